@@ -492,7 +492,7 @@ fn record(scratch: &Scratch, bytes: &[u8]) {
     see(read_responses(&path));
     see(read_judged(&path));
     // A file of judgements that was taken up once can be taken up again, and does not change.
-    let panel = Panel { responses: &[], objectives: Objectives::hhh(), rubrics: &[], passes: 0..1, concurrency: 1 };
+    let panel = Panel { responses: &[], objectives: Objectives::hhh(), rubrics: &[], passes: 1, concurrency: 1 };
     let judge = Idle(Identity { model: String::new(), scoring: String::new(), scale: None, settings: String::new() });
     let take_up = || judge_all(&panel, &judge, &path, &|_| ());
     if see(take_up()).is_some() {

@@ -122,28 +122,38 @@ impl RecordFile {
     /// Opens a file of records, or creates it and its folder. Returns the existing records with
     /// their line numbers, from 1.
     pub(crate) fn open<T: Record>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
+        let mut records = Vec::new();
+        let opened = Self::open_with(path, |line, record| Ok::<_, RecordFileError>(records.push((line, record))))?;
+        Ok((opened, records))
+    }
+
+    /// Opens a file as [`open`](Self::open) does, and passes each existing record to `take` instead
+    /// of collecting them. If `take` fails, the file is not changed.
+    pub(crate) fn open_with<T: Record, E: From<RecordFileError>>(
+        path: &Path,
+        mut take: impl FnMut(u64, T) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let reading = |error| RecordFileError::Records(RecordError::reading(path)(error));
         let file = open_to_append(path)?;
-        file.metadata().and_then(|found| check_regular(&found)).map_err(RecordError::reading(path))?;
+        file.metadata().and_then(|found| check_regular(&found)).map_err(reading)?;
         if !try_lock(&file).map_err(RecordFileError::opening(path))? {
-            return Err(RecordFileError::Locked { path: path.to_owned() });
+            return Err(RecordFileError::Locked { path: path.to_owned() }.into());
         }
         let locked = Self { path: path.to_owned(), file: Mutex::new(file) };
-        let records = locked.take_up()?;
-        Ok((locked, records))
+        {
+            let mut file = locked.lock();
+            let mut tail = Tail::read(&mut file, 0).map_err(reading)?;
+            for record in records(path, tail.whole(), 0) {
+                let (line, record) = record.map_err(RecordFileError::Records)?;
+                take(line, record)?;
+            }
+            tail.cut::<T>(path, &mut file, 0)?;
+        }
+        Ok(locked)
     }
 
     fn lock(&self) -> MutexGuard<'_, File> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Reads the records, and removes an incomplete last line.
-    fn take_up<T: Record>(&self) -> Result<Vec<(u64, T)>, RecordFileError> {
-        let reading = RecordError::reading(&self.path);
-        let mut file = self.lock();
-        let mut tail = Tail::read(&mut file, 0).map_err(reading)?;
-        let records = records(&self.path, tail.whole(), 0).collect::<Result<_, _>>()?;
-        tail.cut::<T>(&self.path, &mut file, 0)?;
-        Ok(records)
     }
 
     /// Returns the path of the file.

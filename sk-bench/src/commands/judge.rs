@@ -152,14 +152,9 @@ fn judge(options: &JudgingArgs, task: &Task) -> Result<(), Error> {
         let reason = "holds the responses, and judgements would go there too; choose another file for them";
         return Err(Error::Input(format!("{output} {reason}")));
     }
-    let panel = Panel {
-        responses: &responses,
-        objectives: &objectives,
-        rubrics: &rubrics,
-        passes: 0..passes,
-        concurrency: options.concurrency,
-    };
-    let ask = |judge: &dyn Judge| -> Result<Outcome, Error> {
+    let panel =
+        Panel { responses: &responses, objectives: &objectives, rubrics: &rubrics, passes, concurrency: options.concurrency };
+    let ask = |judge: &dyn Judge| -> Result<Outcome<'_>, Error> {
         interrupt::listen();
         let progress = Progress::new(options.quiet);
         let outcome = judge_all(&panel, judge, &options.output, &|event| progress.show(event));
@@ -185,11 +180,11 @@ fn judge(options: &JudgingArgs, task: &Task) -> Result<(), Error> {
     let text = match task {
         Task::Responses => output::shown(&JudgeSummary::new(&objectives, &outcome, &responses, cached), options.json),
         Task::Retest => {
-            let rubrics = retest::agreement(&objectives, &outcome.records);
+            let rubrics = retest::agreement(&objectives, &outcome.answers);
             output::shown(&Retest { total, unanswered: outcome.unanswered, rubrics }, options.json)
         }
         Task::Candidates => {
-            let blades = informativeness(&steps, &responses, &outcome.records, &objectives);
+            let blades = informativeness(&steps, &responses, &outcome.answers, &objectives);
             let (steps, candidates) = (steps.len(), responses.len());
             output::shown(&Candidates { steps, candidates, unanswered: outcome.unanswered, blades }, options.json)
         }

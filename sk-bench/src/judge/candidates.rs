@@ -11,7 +11,8 @@ use sk_report::objectives::{Better, Objective};
 use sk_report::record::{RecordError, read_records, read_steps, traces_beside};
 use sk_report::stats::{Bootstrap, Clusters};
 
-use super::{JudgeError, Judged, Objectives, Response, Rubric};
+use super::run::Answer;
+use super::{JudgeError, Objectives, Response, Rubric};
 
 /// Minimum number of candidates of a step for rank correlations.
 const FEWEST: usize = 3;
@@ -144,17 +145,17 @@ struct Ranks<'a> {
 pub fn informativeness(
     steps: &[StepCandidates],
     responses: &[Response],
-    judged: &[Judged],
+    answers: &[Answer<'_>],
     objectives: &Objectives,
 ) -> Vec<Informativeness> {
-    let sign = |rubric: &str| match objectives.rubrics.iter().find(|known| known.name == rubric).map(|known| known.better) {
-        Some(Better::Less) => -1.0,
-        _ => 1.0,
-    };
-    let score = |record: &'_ Judged| Some(sign(&record.rubric) * record.score?);
-    let scores: HashMap<(&str, &str), f64> =
-        judged.iter().filter_map(|record| Some(((record.id.as_str(), record.rubric.as_str()), score(record)?))).collect();
-    let rubrics: BTreeSet<&str> = judged.iter().map(|record| record.rubric.as_str()).collect();
+    let sign = |rubric: &Rubric| if rubric.better == Better::Less { -1.0 } else { 1.0 };
+    let mut scores: HashMap<(&str, &str), f64> = HashMap::new();
+    for Answer { response, rubric, score, .. } in answers {
+        if let Some(score) = score {
+            scores.insert((&response.id, &rubric.name), sign(rubric) * score);
+        }
+    }
+    let rubrics: BTreeSet<&str> = answers.iter().map(|answer| answer.rubric.name.as_str()).collect();
     let mut found: BTreeMap<Combination<'_>, Vec<Ranks<'_>>> = BTreeMap::new();
     for step in steps {
         for blade in &step.blades {

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::{Judged, Objectives};
+use super::Objectives;
+use super::run::Answer;
 use sk_report::stats::pearson;
 
 /// Agreement of two passes on one rubric.
@@ -50,14 +51,14 @@ impl Agreement {
 
 /// Returns the agreement of the first two passes on each rubric, in the order of `objectives`,
 /// followed by other rubrics sorted by name.
-pub fn agreement(objectives: &Objectives, records: &[Judged]) -> Vec<Agreement> {
+pub fn agreement(objectives: &Objectives, answers: &[Answer<'_>]) -> Vec<Agreement> {
     let mut rubrics: Vec<&str> = Vec::new();
     let mut cells: HashMap<(&str, &str), [Option<f64>; 2]> = HashMap::new();
-    for record in records.iter().filter(|record| record.pass < 2) {
-        if !rubrics.contains(&record.rubric.as_str()) {
-            rubrics.push(&record.rubric);
+    for Answer { response, rubric, pass, score } in answers.iter().filter(|answer| answer.pass < 2) {
+        if !rubrics.contains(&rubric.name.as_str()) {
+            rubrics.push(&rubric.name);
         }
-        cells.entry((&record.rubric, &record.id)).or_default()[record.pass as usize] = record.score;
+        cells.entry((&rubric.name, &response.id)).or_default()[*pass as usize] = *score;
     }
     let row = |rubric: &str| {
         let (mut pairs, mut excluded) = (Vec::new(), 0);
@@ -78,6 +79,7 @@ pub fn agreement(objectives: &Objectives, records: &[Judged]) -> Vec<Agreement> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::{Response, Rubric};
 
     /// Rounding of sums of a few numbers near one.
     const ROUNDING: f64 = 1e-12;
@@ -96,20 +98,16 @@ mod tests {
 
     #[test]
     fn rubrics_are_in_the_order_of_the_objectives() {
-        let record = |rubric: &str, pass| {
-            let json = serde_json::json!({
-                "id": "a", "digest": "", "rubric": rubric, "rubric_version": 1, "pass": pass, "score": 0.5, "seconds": 0.0,
-                "judge": {"model": "m", "scoring": "integer", "scale": "0-10", "settings": ""},
-            });
-            serde_json::from_value::<Judged>(json).unwrap()
-        };
-        let names = ["fluency", "harmfulness", "brevity", "relevance"];
-        let mut records: Vec<Judged> = names.iter().flat_map(|name| [record(name, 0), record(name, 1)]).collect();
+        let response: Response = serde_json::from_str(r#"{"id": "a", "prompt": "", "response": ""}"#).unwrap();
+        let named = |name: &str| Rubric { name: name.to_owned(), ..Objectives::hhh().rubrics[0].clone() };
+        let rubrics = ["fluency", "harmfulness", "brevity", "relevance"].map(named);
+        let answer = |rubric| [0, 1].map(|pass| Answer { response: &response, rubric, pass, score: Some(0.5) });
+        let mut answers: Vec<Answer<'_>> = rubrics.iter().flat_map(answer).collect();
         let order =
-            |records: &[Judged]| agreement(Objectives::hhh(), records).into_iter().map(|row| row.rubric).collect::<Vec<_>>();
-        assert_eq!(order(&records), ["relevance", "harmfulness", "brevity", "fluency"]);
-        records.reverse();
-        assert_eq!(order(&records), ["relevance", "harmfulness", "brevity", "fluency"]);
+            |answers: &[Answer<'_>]| agreement(Objectives::hhh(), answers).into_iter().map(|row| row.rubric).collect::<Vec<_>>();
+        assert_eq!(order(&answers), ["relevance", "harmfulness", "brevity", "fluency"]);
+        answers.reverse();
+        assert_eq!(order(&answers), ["relevance", "harmfulness", "brevity", "fluency"]);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The main loop of judging.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -28,19 +27,32 @@ pub struct Panel<'a> {
     pub objectives: &'a Objectives,
     /// The rubrics to ask about.
     pub rubrics: &'a [&'a Rubric],
-    /// The numbers of the passes.
-    pub passes: Range<u32>,
+    /// Number of passes. Each asks all questions.
+    pub passes: u32,
     /// Number of concurrent questions, at most [`MOST_AT_ONCE`].
     pub concurrency: usize,
+}
+
+/// The answer to a question of a panel, without the details that the file keeps.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Answer<'a> {
+    /// The response.
+    pub response: &'a Response,
+    /// The rubric.
+    pub rubric: &'a Rubric,
+    /// Number of the pass, from 0.
+    pub pass: u32,
+    /// The score in [0, 1]; `None` if the judge abstained.
+    pub score: Option<f64>,
 }
 
 /// The result of a run.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Outcome {
-    /// The judgements of the panel: first those found in the file, then new ones. Unanswered
-    /// questions are missing.
-    pub records: Vec<Judged>,
+pub struct Outcome<'a> {
+    /// The answers: first those found in the file, then new ones. Unanswered questions are missing.
+    pub answers: Vec<Answer<'a>>,
     /// How many of them were found in the file.
     pub resumed: usize,
     /// Number of unanswered questions.
@@ -50,8 +62,8 @@ pub struct Outcome {
 }
 
 /// The state that the threads of a run share.
-struct State {
-    outcome: Outcome,
+struct State<'a> {
+    outcome: Outcome<'a>,
     /// Number of unanswered questions since the last answer.
     in_a_row: usize,
     /// The error that stopped the run.
@@ -84,65 +96,57 @@ pub enum Event<'a> {
 /// # Errors
 /// If the file cannot be used, a response has changed since it was judged, another judge has judged
 /// it, or the run stopped before all questions were asked. The file holds the answers so far.
-pub fn judge_all(
-    panel: &Panel<'_>,
+pub fn judge_all<'a>(
+    panel: &Panel<'a>,
     judge: &dyn Judge,
     path: &Path,
     watch: &(dyn Fn(Event<'_>) + Sync),
-) -> Result<Outcome, JudgeError> {
-    let (journal, earlier) = RecordFile::open::<Judged>(path)?;
+) -> Result<Outcome<'a>, JudgeError> {
     let identity = judge.identity();
-    let questions = questions(panel);
-    check_earlier(panel, identity, path, &earlier)?;
-    // The place of each question, by response, rubric, its version, and pass.
-    let places: HashMap<(&str, &str, u32, u32), usize> = questions
-        .iter()
-        .enumerate()
-        .map(|(place, (response, Question { rubric, pass, .. }))| {
-            ((response.id.as_str(), rubric.name.as_str(), rubric.version, *pass), place)
-        })
-        .collect();
+    let questions = panel.questions();
+    let by_id: HashMap<&str, usize> = (0..).zip(panel.responses).map(|(at, response)| (response.id.as_str(), at)).collect();
     let mut done = vec![false; questions.len()];
-    let mut records: Vec<Judged> = Vec::new();
-    for (_, record) in earlier {
-        let place = places.get(&(record.id.as_str(), record.rubric.as_str(), record.rubric_version, record.pass));
+    let mut answers = Vec::new();
+    let journal = RecordFile::open_with(path, |_, record: Judged| {
+        let Some(&response) = by_id.get(record.id.as_str()) else { return Ok(()) };
+        check_earlier(&panel.responses[response], identity, path, &record)?;
+        let Some(question) = panel.position(response, &record) else { return Ok(()) };
         // A record without a score and without an abstention is not an answer.
-        let answers = record.score.is_some() || record.abstention.is_some();
-        if let Some(&place) = place
-            && answers
-            && !std::mem::replace(&mut done[place], true)
-        {
-            records.push(record);
+        let is_answer = record.score.is_some() || record.abstention.is_some();
+        if is_answer && !std::mem::replace(&mut done[question], true) {
+            answers.push(Answer { score: record.score, ..questions[question] });
         }
-    }
-    let (resumed, total) = (records.len(), places.len());
+        Ok::<_, JudgeError>(())
+    })?;
+    let (resumed, total) = (answers.len(), questions.len());
     let open: Vec<_> = questions.into_iter().zip(done).filter(|(_, done)| !done).map(|(question, _)| question).collect();
     watch(Event::Begun { total, resumed });
 
     let next = AtomicUsize::new(0);
-    let outcome = Outcome { records, resumed, unanswered: 0, trouble: None };
+    let outcome = Outcome { answers, resumed, unanswered: 0, trouble: None };
     let state = Mutex::new(State { outcome, in_a_row: 0, fatal: None });
     let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
-    let ask = |(response, question): &(&Response, Question<'_>)| {
+    let ask = |Answer { response, rubric, pass, .. }: Answer<'a>| {
         if interrupt::requested() {
             return Err(JudgeError::Interrupted);
         }
         let started = Instant::now();
-        let verdict = judge.judge(question)?;
-        let axis = panel.objectives.objective_of(&question.rubric.name).map(|objective| objective.name.clone());
-        let record = Judged::new(response, question, axis, identity, verdict, started.elapsed().as_secs_f64());
+        let question = Question { rubric, prompt: &response.prompt, response: &response.response, pass };
+        let verdict = judge.judge(&question)?;
+        let axis = panel.objectives.objective_of(&rubric.name).map(|objective| objective.name.clone());
+        let record = Judged::new(response, &question, axis, identity, verdict, started.elapsed().as_secs_f64());
         journal.append(&record)?;
         Ok(record)
     };
     let work = || {
         while lock().fatal.is_none() {
-            let Some(question) = open.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+            let Some(&question) = open.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
             match ask(question) {
                 Ok(record) => {
                     watch(Event::Answered(&record));
                     let mut state = lock();
                     state.in_a_row = 0;
-                    state.outcome.records.push(record);
+                    state.outcome.answers.push(Answer { score: record.score, ..question });
                 }
                 Err(error) if error.is_local() => {
                     watch(Event::Failed(&error));
@@ -176,41 +180,41 @@ pub fn judge_all(
     fatal.map_or(Ok(outcome), Err)
 }
 
-/// Returns all questions, grouped by response, so that a server with prefix caching prefills each
-/// response only once.
-fn questions<'a>(panel: &Panel<'a>) -> Vec<(&'a Response, Question<'a>)> {
-    let mut questions = Vec::new();
-    for pass in panel.passes.clone() {
-        for response in panel.responses {
-            for rubric in panel.rubrics {
-                questions.push((response, Question { rubric, prompt: &response.prompt, response: &response.response, pass }));
-            }
-        }
+impl<'a> Panel<'a> {
+    /// Returns all questions, without scores, grouped by response, so that a server with prefix
+    /// caching prefills each response only once.
+    fn questions(&self) -> Vec<Answer<'a>> {
+        let of_response = |pass, response| self.rubrics.iter().map(move |rubric| Answer { response, rubric, pass, score: None });
+        let of_pass = |pass| self.responses.iter().flat_map(move |response| of_response(pass, response));
+        (0..self.passes).flat_map(of_pass).collect()
     }
-    questions
+
+    /// Returns the position among the questions of the one that a record of the response at
+    /// `response` answers, if there is one.
+    fn position(&self, response: usize, record: &Judged) -> Option<usize> {
+        let is_asked = |rubric: &&Rubric| rubric.name == record.rubric && rubric.version == record.rubric_version;
+        let rubric = self.rubrics.iter().position(is_asked)?;
+        let pass = (record.pass < self.passes).then_some(record.pass as usize)?;
+        Some((pass * self.responses.len() + response) * self.rubrics.len() + rubric)
+    }
 }
 
-/// Checks that the responses have not changed since they were judged, and that no other judge has
-/// judged them.
-fn check_earlier(panel: &Panel<'_>, judge: &Identity, path: &Path, earlier: &[(u64, Judged)]) -> Result<(), JudgeError> {
-    let responses: HashMap<&str, (&Response, String)> =
-        panel.responses.iter().map(|response| (response.id.as_str(), (response, response.digest()))).collect();
-    for (_, record) in earlier {
-        let Some((response, digest)) = responses.get(record.id.as_str()) else { continue };
-        let changes = [
-            ("text", *digest != record.digest),
-            ("scheme", response.scheme != record.scheme),
-            ("weight vector", response.weights != record.weights),
-            ("prompt_id", response.prompt_id != record.prompt_id),
-            ("seed", response.seed != record.seed),
-        ];
-        if let Some((what, _)) = changes.into_iter().find(|(_, changed)| *changed) {
-            return Err(JudgeError::Changed { path: path.to_owned(), id: record.id.clone(), what });
-        }
-        if record.judge != *judge {
-            let (path, id, judge) = (path.to_owned(), record.id.clone(), record.judge.to_string());
-            return Err(JudgeError::AnotherJudge { path, id, judge });
-        }
+/// Checks that a response has not changed since it was judged, and that no other judge has judged
+/// it.
+fn check_earlier(response: &Response, judge: &Identity, path: &Path, record: &Judged) -> Result<(), JudgeError> {
+    let changes = [
+        ("text", response.digest() != record.digest),
+        ("scheme", response.scheme != record.scheme),
+        ("weight vector", response.weights != record.weights),
+        ("prompt_id", response.prompt_id != record.prompt_id),
+        ("seed", response.seed != record.seed),
+    ];
+    if let Some((what, _)) = changes.into_iter().find(|(_, changed)| *changed) {
+        return Err(JudgeError::Changed { path: path.to_owned(), id: record.id.clone(), what });
+    }
+    if record.judge != *judge {
+        let (path, id, judge) = (path.to_owned(), record.id.clone(), record.judge.to_string());
+        return Err(JudgeError::AnotherJudge { path, id, judge });
     }
     Ok(())
 }

@@ -9,10 +9,8 @@ use serde::Deserialize;
 
 use super::{JudgePlan, Objective, ScoreSource, ServerPlan, TunePlan};
 use crate::Error;
-use crate::judge::run::{Panel, judge_all};
-use crate::judge::{
-    ChatJudge, ChatSettings, Endpoint, Judge, JudgeError, Judged, Objectives, OfflineJudge, Response, Retry, Rubric,
-};
+use crate::judge::run::{Answer, Panel, judge_all};
+use crate::judge::{ChatJudge, ChatSettings, Endpoint, Judge, JudgeError, Objectives, OfflineJudge, Response, Retry, Rubric};
 use sk_report::record::{SweepRecord, TraceSpan};
 
 /// A scorer of responses.
@@ -117,10 +115,11 @@ impl Scorer {
                 scored.collect()
             }
             Self::Judge { judge, objectives: by, concurrency } => {
-                let judged = ask(&questions(records, objectives, by), by, judge.as_ref(), *concurrency, journal)?;
+                let questions = questions(records, objectives, by);
+                let judged = ask(&questions, by, judge.as_ref(), *concurrency, journal)?;
                 let score = |record: &SweepRecord, objective: &Objective| {
                     let scores = judged.get(record.id.as_str())?;
-                    let rubrics = by.rubrics.iter().map(|rubric| scores.get(&rubric.name).copied()).collect();
+                    let rubrics = by.rubrics.iter().map(|rubric| scores.get(rubric.name.as_str()).copied()).collect();
                     let place = by.names().iter().position(|name| Some(*name) == objective.axis.as_deref())?;
                     Some(by.scores(rubrics).objectives[place]).filter(|score| !score.is_nan())
                 };
@@ -131,7 +130,7 @@ impl Scorer {
 }
 
 /// The scores of one response by rubric.
-type RubricScores = BTreeMap<String, f64>;
+type RubricScores<'a> = BTreeMap<&'a str, f64>;
 
 /// Responses, grouped by the rubrics to judge them on: the rubrics of the objectives that they
 /// count for.
@@ -150,22 +149,22 @@ fn questions<'a>(records: &[SweepRecord], objectives: &[Objective], by: &'a Obje
     questions.into_iter().map(|(axes, responses)| (of(axes), responses)).collect()
 }
 
-fn ask(
-    questions: &QuestionsByRubrics<'_>,
-    objectives: &Objectives,
+fn ask<'a>(
+    questions: &'a QuestionsByRubrics<'_>,
+    objectives: &'a Objectives,
     judge: &dyn Judge,
     concurrency: usize,
     journal: &Path,
-) -> Result<BTreeMap<String, RubricScores>, JudgeError> {
-    let (mut scores, mut unanswered, mut trouble): (BTreeMap<String, RubricScores>, _, _) = (BTreeMap::new(), 0, None);
+) -> Result<BTreeMap<&'a str, RubricScores<'a>>, JudgeError> {
+    let (mut scores, mut unanswered, mut trouble): (BTreeMap<&str, RubricScores<'_>>, _, _) = (BTreeMap::new(), 0, None);
     for (rubrics, responses) in questions {
-        let panel = Panel { responses, objectives, rubrics, passes: 0..1, concurrency };
+        let panel = Panel { responses, objectives, rubrics, passes: 1, concurrency };
         let outcome = judge_all(&panel, judge, journal, &|_| ())?;
         unanswered += outcome.unanswered;
         trouble = trouble.or(outcome.trouble);
-        for Judged { id, rubric, score, .. } in outcome.records {
+        for Answer { response, rubric, score, .. } in outcome.answers {
             if let Some(score) = score {
-                scores.entry(id).or_default().insert(rubric, score);
+                scores.entry(&response.id).or_default().insert(&rubric.name, score);
             }
         }
     }

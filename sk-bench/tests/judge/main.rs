@@ -91,7 +91,13 @@ fn rubrics(names: &[&str]) -> Vec<&'static Rubric> {
 }
 
 /// Judges into `file`, and skips what the file already holds.
-fn run(judge: &dyn Judge, responses: &[Response], rubrics: &[&Rubric], passes: u32, file: &Path) -> Result<Outcome, JudgeError> {
-    let panel = Panel { responses, objectives: Objectives::hhh(), rubrics, passes: 0..passes, concurrency: 4 };
+fn run<'a>(
+    judge: &dyn Judge,
+    responses: &'a [Response],
+    rubrics: &'a [&'a Rubric],
+    passes: u32,
+    file: &Path,
+) -> Result<Outcome<'a>, JudgeError> {
+    let panel = Panel { responses, objectives: Objectives::hhh(), rubrics, passes, concurrency: 4 };
     judge_all(&panel, judge, file, &|_| ())
 }

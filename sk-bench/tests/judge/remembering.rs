@@ -22,8 +22,9 @@ fn one_line_per_response_and_rubric() {
     let server = Server::start(|request, _| if request.rubric() == "toxicity" { Reply::score(0) } else { Reply::score(8) });
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("judged.jsonl");
-    let outcome = run(&integer_judge(&server), &responses(5), &rubrics(&["toxicity", "helpfulness"]), 1, &file).unwrap();
-    assert_eq!((outcome.records.len(), outcome.resumed, outcome.unanswered), (10, 0, 0));
+    let (responses, rubrics) = (responses(5), rubrics(&["toxicity", "helpfulness"]));
+    let outcome = run(&integer_judge(&server), &responses, &rubrics, 1, &file).unwrap();
+    assert_eq!((outcome.answers.len(), outcome.resumed, outcome.unanswered), (10, 0, 0));
     let text = fs::read_to_string(&file).unwrap();
     assert_eq!(text.lines().count(), 10);
     for line in text.lines() {
@@ -53,7 +54,7 @@ fn a_run_goes_on_where_one_stopped() {
 
     let before = server.requests().len();
     let outcome = run(&judge, &responses, &rubrics, 1, &file).unwrap();
-    assert_eq!((outcome.resumed, outcome.records.len()), (7, 12));
+    assert_eq!((outcome.resumed, outcome.answers.len()), (7, 12));
     assert_eq!(server.requests().len() - before, 5);
     let records = read_judged(&file).unwrap();
     let cells: HashSet<_> = records.iter().map(|record| (record.id.clone(), record.rubric.clone())).collect();
@@ -72,11 +73,12 @@ fn a_question_without_an_answer_is_put_again_by_the_next_run() {
     let file = folder.path().join("judged.jsonl");
     let settings = ChatSettings { retry: Retry { attempts: 1, ..QUICK }, ..settings(Scoring::Integer) };
     let judge = judge_with(&server, settings, TIMEOUT);
-    let outcome = run(&judge, &responses(2), &rubrics(&["toxicity", "refusal"]), 1, &file).unwrap();
-    assert_eq!((outcome.records.len(), outcome.unanswered), (2, 2));
+    let (responses, rubrics) = (responses(2), rubrics(&["toxicity", "refusal"]));
+    let outcome = run(&judge, &responses, &rubrics, 1, &file).unwrap();
+    assert_eq!((outcome.answers.len(), outcome.unanswered), (2, 2));
     assert!(outcome.trouble.unwrap().to_string().contains("boom"));
-    let outcome = run(&judge, &responses(2), &rubrics(&["toxicity", "refusal"]), 1, &file).unwrap();
-    assert_eq!((outcome.records.len(), outcome.resumed, outcome.unanswered), (4, 2, 0));
+    let outcome = run(&judge, &responses, &rubrics, 1, &file).unwrap();
+    assert_eq!((outcome.answers.len(), outcome.resumed, outcome.unanswered), (4, 2, 0));
 }
 
 #[test]
@@ -195,9 +197,9 @@ fn the_number_of_threads_is_limited() {
         most: AtomicUsize::new(0),
     };
     let panel =
-        Panel { responses: &responses, objectives: Objectives::hhh(), rubrics: &rubrics, passes: 0..1, concurrency: usize::MAX };
+        Panel { responses: &responses, objectives: Objectives::hhh(), rubrics: &rubrics, passes: 1, concurrency: usize::MAX };
     let outcome = judge_all(&panel, &judge, &folder.path().join("judged.jsonl"), &|_| ()).unwrap();
-    assert_eq!((outcome.records.len(), outcome.unanswered), (1500, 0));
+    assert_eq!((outcome.answers.len(), outcome.unanswered), (1500, 0));
     assert!((1..=MOST_AT_ONCE).contains(&judge.most.into_inner()));
 }
 
@@ -268,13 +270,14 @@ fn two_passes_and_what_is_excluded() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("judged.jsonl");
     let judge = integer_judge(&server);
-    run(&judge, &responses(5), &rubrics(&["relevance"]), 1, &file).unwrap();
+    let (responses, rubrics) = (responses(5), rubrics(&["relevance"]));
+    run(&judge, &responses, &rubrics, 1, &file).unwrap();
     let first = server.requests().len();
-    let outcome = run(&judge, &responses(5), &rubrics(&["relevance"]), 2, &file).unwrap();
+    let outcome = run(&judge, &responses, &rubrics, 2, &file).unwrap();
     assert_eq!(outcome.resumed, 5, "the first pass is taken from the file");
     assert!(server.requests()[first..].iter().all(|request| request.body["seed"] == 1));
 
-    let agreement = agreement(Objectives::hhh(), &outcome.records);
+    let agreement = agreement(Objectives::hhh(), &outcome.answers);
     assert_eq!((agreement.len(), agreement[0].pairs, agreement[0].excluded), (1, 4, 1));
     // Pairs (0, 0), (.1, .1), (.2, .2), (.3, .7): Σ|Δ| = .4; dx = (−.15, −.05, .05, .15), ȳ = .25,
     // dy = (−.25, −.15, −.05, .45); xy = .11, xx = .05, yy = .29; r = .11/√.0145 = .91350.

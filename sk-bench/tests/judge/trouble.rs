@@ -108,9 +108,9 @@ fn a_server_that_asks_for_a_pause_gets_it_from_all_questions() {
         _ => Reply::Slow(Duration::from_millis(400), Box::new(Reply::score(1))),
     });
     let folder = tempfile::tempdir().unwrap();
-    let outcome =
-        run(&integer_judge(&server), &responses(12), &rubrics(&["toxicity"]), 1, &folder.path().join("judged.jsonl")).unwrap();
-    assert_eq!(outcome.records.len(), 12);
+    let (responses, rubrics) = (responses(12), rubrics(&["toxicity"]));
+    let outcome = run(&integer_judge(&server), &responses, &rubrics, 1, &folder.path().join("judged.jsonl")).unwrap();
+    assert_eq!(outcome.answers.len(), 12);
     let requests = server.requests();
     // The four questions under way may arrive before the pause; each thread then waits. Without the
     // pause, groups of three every 400 ms would all arrive within 1.2 s.

@@ -40,30 +40,30 @@ pub(super) struct JudgeSummary {
 }
 
 #[derive(Default)]
-struct ResponseScores {
-    scores: BTreeMap<String, f64>,
+struct ResponseScores<'a> {
+    scores: BTreeMap<&'a str, f64>,
     abstained: usize,
 }
 
 impl JudgeSummary {
-    pub(super) fn new(objectives: &Objectives, outcome: &Outcome, responses: &[Response], cached: usize) -> Self {
-        let mut cells: BTreeMap<&str, ResponseScores> = BTreeMap::new();
-        for record in &outcome.records {
-            let cell = cells.entry(&record.id).or_default();
-            match record.score {
-                Some(score) => drop(cell.scores.insert(record.rubric.clone(), score)),
+    pub(super) fn new(objectives: &Objectives, outcome: &Outcome<'_>, responses: &[Response], cached: usize) -> Self {
+        let mut cells: BTreeMap<&str, ResponseScores<'_>> = BTreeMap::new();
+        for answer in &outcome.answers {
+            let cell = cells.entry(&answer.response.id).or_default();
+            match answer.score {
+                Some(score) => drop(cell.scores.insert(&answer.rubric.name, score)),
                 None => cell.abstained += 1,
             }
         }
-        let mut schemes: BTreeMap<&str, Vec<&ResponseScores>> = BTreeMap::new();
+        let mut schemes: BTreeMap<&str, Vec<&ResponseScores<'_>>> = BTreeMap::new();
         for response in responses {
             if let Some(cell) = cells.get(response.id.as_str()) {
                 schemes.entry(response.scheme.as_deref().unwrap_or("-")).or_default().push(cell);
             }
         }
-        let row = |(scheme, cells): (&str, Vec<&ResponseScores>)| {
-            let scores = |cell: &&ResponseScores| {
-                let score = |rubric: &Rubric| cell.scores.get(&rubric.name).copied();
+        let row = |(scheme, cells): (&str, Vec<&ResponseScores<'_>>)| {
+            let scores = |cell: &&ResponseScores<'_>| {
+                let score = |rubric: &Rubric| cell.scores.get(rubric.name.as_str()).copied();
                 objectives.scores(objectives.rubrics.iter().map(score).collect())
             };
             let scores: Vec<Scores> = cells.iter().map(scores).collect();
@@ -83,7 +83,7 @@ impl JudgeSummary {
         };
         let schemes: Vec<SchemeScores> = schemes.into_iter().map(row).collect();
         Self {
-            judged: outcome.records.len(),
+            judged: outcome.answers.len(),
             resumed: outcome.resumed,
             cached,
             abstained: schemes.iter().map(|row| row.abstained).sum(),
