@@ -22,12 +22,14 @@ const PAPER: &str = "paper:";
 /// expected under each of its schemes and weights, with every rubric; responses that lack one are
 /// counted, too. If `seed` is given, only responses with that seed are included. The prompts of the
 /// paper's sets keep their numbers; others are numbered after them, sorted by name. Weights are scaled
-/// to sum to one. A rubric without a score is blank. Rows are sorted by prompt, scheme and id.
+/// to sum to one. Judgements by another text of a rubric are left out if there are some by its own. A
+/// rubric without a score is blank. Rows are sorted by prompt, scheme and id.
 ///
 /// # Errors
-/// If there is no judgement (with the seed), a judgement has a rubric that is not in `objectives` or
-/// has another text there, judgements are from two judges or two versions of a rubric, no response
-/// has weights, one lacks its scheme or prompt id, or two have the same scheme, weights and prompt.
+/// If there is no judgement (with the seed), a judgement has a rubric that is not in `objectives`, all
+/// judgements on a rubric are by another text, judgements are from two judges or two versions of a
+/// rubric, no response has weights, one lacks its scheme or prompt id, or two have the same scheme,
+/// weights and prompt.
 pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u64>) -> Result<FrontierTable, JudgeError> {
     let all = || records.iter().filter(|record| record.pass == 0);
     let records: Vec<&Judged> = all().filter(|record| seed.is_none() || record.seed == seed).collect();
@@ -54,16 +56,22 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
     let is_shipped = |name: &str, version| {
         shipped.iter().flat_map(|own| &own.rubrics).any(|rubric| rubric.name == name && rubric.version == version)
     };
-    for record in &records {
+    // The version of the objectives, if the record has another.
+    let other = |record: &Judged| {
         let (name, judged) = (record.rubric.as_str(), record.rubric_version);
-        let Some(place) = objectives.rubric(name) else { continue };
-        let version = objectives.rubrics[place].version;
-        if version != judged && !(is_shipped(name, version) && is_shipped(name, judged)) {
-            return Err(unfit(format!(
-                "{name} was judged with the text of version {judged}, and that of the objectives is version {version}; \
-                 judge again, or give the objectives of the judgements"
-            )));
-        }
+        let version = objectives.rubrics[objectives.rubric(name)?].version;
+        (version != judged && !(is_shipped(name, version) && is_shipped(name, judged))).then_some(version)
+    };
+    // A rubric whose text has changed is judged anew, into the same file.
+    let (records, outdated): (Vec<&Judged>, Vec<&Judged>) = records.into_iter().partition(|record| other(record).is_none());
+    let anew: BTreeSet<&str> = records.iter().map(|record| record.rubric.as_str()).collect();
+    let lost = outdated.iter().find(|record| !anew.contains(record.rubric.as_str()));
+    if let Some((record, version)) = lost.and_then(|record| Some((record, other(record)?))) {
+        return Err(unfit(format!(
+            "{} was judged with the text of version {}, and that of the objectives is version {version}; \
+             judge again, or give the objectives of the judgements",
+            record.rubric, record.rubric_version
+        )));
     }
     let (records, unweighed): (Vec<&Judged>, Vec<&Judged>) = records.into_iter().partition(|record| !record.weights.is_empty());
     if records.is_empty() {
@@ -96,6 +104,9 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
             return Err(unfit(format!("response \"{id}\" has two different scores for {rubric}; remove one of the lines")));
         }
     }
+    // A response that was judged only by another text may have a scheme of its own.
+    let lost = outdated.iter().filter(|record| !record.weights.is_empty() && !rows.contains_key(record.id.as_str()));
+    let lost = lost.map(|record| &record.id).collect::<BTreeSet<_>>().len();
     // Judgements are in the order in which threads finished. The table must not depend on it.
     let mut rows: Vec<_> = rows.into_values().collect();
     rows.sort_unstable_by_key(|row| (row.prompt, row.method, row.id));
@@ -104,7 +115,7 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
     let bits = |row: &JudgedRow<'_>| row.weights.iter().map(|weight| weight.to_bits()).collect::<Vec<_>>();
     let cells: BTreeSet<_> = rows.iter().map(|row| (row.method, bits(row))).collect();
     let partial = rows.iter().filter(|row| row.scores.len() < versions.len()).count();
-    let unjudged = partial + (cells.len() * prompts.len()).saturating_sub(rows.len());
+    let unjudged = partial + (cells.len() * prompts.len()).saturating_sub(rows.len()).max(lost);
     Ok(FrontierTable { csv, unweighed: unweighed.len(), unjudged })
 }
 
@@ -417,9 +428,15 @@ mod tests {
         let offline = Judged { rubric_version: 101, ..truthful.clone() };
         assert!(hhh_csv(std::slice::from_ref(&offline), None).is_ok());
         assert!(hhh_csv(&[truthful, offline], None).unwrap_err().to_string().contains("versions 1 and 101"));
-        assert!(
-            says(Judged { rubric_version: 2, ..fine.clone() }).contains("the text of version 2, and that of the objectives is")
+        let outdated = Judged { rubric_version: 2, score: Some(1.0), ..fine.clone() };
+        let error = hhh_csv(std::slice::from_ref(&outdated), None).unwrap_err().to_string();
+        assert!(error.contains("the text of version 2, and that of the objectives is"), "{error}");
+        assert_eq!(
+            hhh_csv(&[outdated.clone(), fine.clone()], None).unwrap(),
+            hhh_csv(std::slice::from_ref(&fine), None).unwrap()
         );
+        let elsewhere = Judged { id: "b".to_owned(), scheme: Some("other".to_owned()), ..outdated };
+        assert_eq!(frontier_csv(Objectives::hhh(), &[elsewhere, fine.clone()], None).unwrap().unjudged, 1);
         let mut other = fine.clone();
         other.judge.model = "n".to_owned();
         let said = says(other);

@@ -108,6 +108,13 @@ fn a_shipped_rubric_with_another_text_is_another_version() {
     assert_eq!(resumed(&["--objectives", "own.toml"]), 24);
     assert_eq!(resumed(&["--objectives", "own.toml"]), 27);
     assert_eq!(resumed(&[]), 27);
+    // Both texts have their table.
+    for objectives in [&[][..], &["--objectives", "own.toml"]] {
+        let mut table = program();
+        table.current_dir(folder.path()).args(["judge", "table", "judged.jsonl", "-o", "results"]).args(objectives);
+        let output = table.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 /// Waits until the server has received `count` requests.
