@@ -1,6 +1,6 @@
 //! Scores weighted by the model's own probabilities, as in G-Eval.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::Scale;
 use super::answer::whole;
@@ -16,16 +16,23 @@ const ROUNDING: f64 = 0.01;
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct TokenLogprob {
     pub(super) token: String,
+    #[serde(deserialize_with = "log_prob")]
     pub(super) logprob: f64,
-    #[serde(default)]
-    pub(super) top_logprobs: Vec<Alternative>,
+    /// `None` is as good as an empty list.
+    pub(super) top_logprobs: Option<Vec<Alternative>>,
 }
 
 /// A token and its log-probability in nats.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Alternative {
     pub(super) token: String,
+    #[serde(deserialize_with = "log_prob")]
     pub(super) logprob: f64,
+}
+
+/// Deserializes a log-probability. Servers whose JSON has no infinity write null for −∞.
+fn log_prob<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NEG_INFINITY))
 }
 
 /// Returns the mean score Σ s·p(s) / Σ p(s) over the scores s of the scale, at the token of the
@@ -43,8 +50,9 @@ pub(super) fn expectation(tokens: &[TokenLogprob], scale: Scale) -> Result<(f64,
     let (Some(token), None) = (numbers.next(), numbers.next()) else { return Err(off()) };
     score(&token.token, scale).ok_or_else(off)?;
 
-    let own = (!token.top_logprobs.iter().any(|other| other.token == token.token)).then_some((&token.token, token.logprob));
-    let listed = token.top_logprobs.iter().map(|other| (&other.token, other.logprob));
+    let others = token.top_logprobs.as_deref().unwrap_or_default();
+    let own = (!others.iter().any(|other| other.token == token.token)).then_some((&token.token, token.logprob));
+    let listed = others.iter().map(|other| (&other.token, other.logprob));
     let (mut mass, mut sum) = (0.0, 0.0);
     let probabilities: Vec<(&String, f64)> = listed.chain(own).map(|(text, logprob)| (text, logprob.exp())).collect();
     for &(text, probability) in &probabilities {
@@ -77,7 +85,11 @@ mod tests {
 
     fn token(token: &str, top: &[(&str, f64)]) -> TokenLogprob {
         let top_logprobs = top.iter().map(|(token, p)| Alternative { token: (*token).to_owned(), logprob: p.ln() }).collect();
-        TokenLogprob { token: token.to_owned(), logprob: top.first().map_or(0.0, |(_, p)| p.ln()), top_logprobs }
+        TokenLogprob {
+            token: token.to_owned(),
+            logprob: top.first().map_or(0.0, |(_, p)| p.ln()),
+            top_logprobs: Some(top_logprobs),
+        }
     }
 
     #[test]
@@ -103,7 +115,10 @@ mod tests {
         let with = |own: f64, listed: &[f64]| {
             let top_logprobs =
                 (1..).zip(listed).map(|(score, &logprob)| Alternative { token: format!("{score}"), logprob }).collect();
-            expectation(&[TokenLogprob { token: "5".to_owned(), logprob: own, top_logprobs }], Scale::ONE_TO_FIVE)
+            expectation(
+                &[TokenLogprob { token: "5".to_owned(), logprob: own, top_logprobs: Some(top_logprobs) }],
+                Scale::ONE_TO_FIVE,
+            )
         };
         for (own, listed) in [(1000.0, &[][..]), (f64::NAN, &[]), (f64::INFINITY, &[]), (0.1, &[]), (0.0, &[0.0, 0.0])] {
             let error = with(own, listed).unwrap_err();

@@ -156,6 +156,17 @@ fn a_wrong_digit_or_a_doubt_is_no_weighted_score() {
 }
 
 #[test]
+fn null_stands_for_no_alternatives_and_for_a_probability_of_zero() {
+    for top in [Value::Null, json!([{"token": "4", "logprob": 0.0}, {"token": "1", "logprob": null}])] {
+        let token = json!({"token": "4", "logprob": 0.0, "top_logprobs": top});
+        let choice = json!({"message": {"content": "4"}, "finish_reason": "stop", "logprobs": {"content": [token]}});
+        let server = Server::start(move |_, _| Reply::completion(&choice));
+        assert_eq!(value(ask(&judge_with(&server, settings(Scoring::Logprob), TIMEOUT), 0)), 0.75);
+        assert_eq!(server.requests().len(), 1);
+    }
+}
+
+#[test]
 fn a_server_without_log_probabilities_is_named() {
     for logprobs in [Value::Null, json!({"content": null}), json!({"content": []})] {
         let choice = json!({"message": {"content": "4"}, "finish_reason": "stop", "logprobs": logprobs});
