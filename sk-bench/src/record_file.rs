@@ -123,8 +123,11 @@ impl RecordFile {
     /// their line numbers, from 1.
     pub(crate) fn open<T: Record>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
         let mut records = Vec::new();
-        let opened = Self::open_with(path, |line, record| Ok::<_, RecordFileError>(records.push((line, record))))?;
-        Ok((opened, records))
+        let take = |line, record| {
+            records.push((line, record));
+            Ok::<_, RecordFileError>(())
+        };
+        Ok((Self::open_with(path, take)?, records))
     }
 
     /// Opens a file as [`open`](Self::open) does, and passes each existing record to `take` instead

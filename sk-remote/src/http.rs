@@ -47,8 +47,8 @@ pub(crate) enum Failure {
     Refused { status: u16, message: String },
 }
 
-/// Returns the settings of every HTTP client of a server: a time limit for connecting, and neither
-/// redirects nor errors by status.
+/// Returns the settings of every HTTP client of a server: a time limit for connecting, connections
+/// that are kept, and neither redirects nor errors by status.
 #[must_use]
 pub fn client_config() -> ConfigBuilder<AgentScope> {
     Agent::config_builder()
@@ -57,14 +57,16 @@ pub fn client_config() -> ConfigBuilder<AgentScope> {
         .max_redirects(0)
         .max_redirects_will_error(false)
         .timeout_connect(Some(CONNECT))
+        .max_idle_connections(KEPT)
+        .max_idle_connections_per_host(KEPT)
+        .max_idle_age(IDLE)
         .user_agent(concat!("swiss-knife/", env!("CARGO_PKG_VERSION")))
         .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build())
 }
 
 /// Creates the connection pool of an engine.
 pub(crate) fn agent() -> Agent {
-    let config = client_config().max_idle_connections(KEPT).max_idle_connections_per_host(KEPT).max_idle_age(IDLE);
-    Agent::new_with_config(config.build())
+    Agent::new_with_config(client_config().build())
 }
 
 /// Returns whether the host of an address is `localhost` or a loopback address.

@@ -169,7 +169,11 @@ fn judge(options: &JudgingArgs, task: &Task) -> Result<(), Error> {
         let judged = match options.cache_directory() {
             Some(directory) => {
                 let judge = Cached::new(&chat, &directory)?;
-                (ask(&judge)?, judge.hits())
+                let outcome = ask(&judge);
+                if let Some(fault) = judge.fault() {
+                    message::aside(&format!("scores are not cached: {fault}"));
+                }
+                (outcome?, judge.hits())
             }
             None => (ask(&chat)?, 0),
         };

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,7 @@ pub struct Cached<'j> {
     judge: &'j dyn Judge,
     directory: PathBuf,
     hits: AtomicUsize,
+    fault: OnceLock<JudgeError>,
 }
 
 /// The data that a cache key is computed from.
@@ -56,12 +58,17 @@ impl<'j> Cached<'j> {
     /// If the directory cannot be created.
     pub fn new(judge: &'j dyn Judge, directory: &Path) -> Result<Self, JudgeError> {
         fs::create_dir_all(directory).map_err(|source| JudgeError::Cache { path: directory.to_owned(), source })?;
-        Ok(Self { judge, directory: directory.to_owned(), hits: AtomicUsize::new(0) })
+        Ok(Self { judge, directory: directory.to_owned(), hits: AtomicUsize::new(0), fault: OnceLock::new() })
     }
 
     /// Returns the number of questions answered from the cache.
     pub fn hits(&self) -> usize {
         self.hits.load(Ordering::Relaxed)
+    }
+
+    /// Returns the first error of writing to the cache. Such a score is returned, but not cached.
+    pub fn fault(&self) -> Option<&JudgeError> {
+        self.fault.get()
     }
 
     fn path(&self, question: &Question<'_>) -> PathBuf {
@@ -112,9 +119,15 @@ impl Judge for Cached<'_> {
             return Ok(Verdict::Score(entry.score));
         }
         let verdict = self.judge.judge(question)?;
-        if let Verdict::Score(score) = &verdict {
-            self.keep(&path, question, score)?;
+        if let Verdict::Score(score) = &verdict
+            && let Err(fault) = self.keep(&path, question, score)
+        {
+            self.fault.get_or_init(|| fault);
         }
         Ok(verdict)
+    }
+
+    fn stop(&self) {
+        self.judge.stop();
     }
 }

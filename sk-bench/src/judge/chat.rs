@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::endpoint::Rejection;
 use super::question::{ChatMessage, WORDING, form};
 use super::retry::Pace;
 use super::weighted::TokenLogprob;
@@ -107,8 +108,8 @@ impl ChatSettings {
 /// number and needs no form.
 ///
 /// **Failures.** Broken connections, timeouts, incomplete answers and the statuses 408, 409, 425,
-/// 429 and 5xx except 501 are retried after a pause. The pause doubles each time, has jitter, is
-/// never shorter than `Retry-After`, and applies to all questions of this judge. After an answer
+/// 429 and 5xx except 501 are retried after a pause. The pause doubles each time, has jitter and is
+/// never shorter than `Retry-After`, which all questions of this judge wait for. After an answer
 /// without a readable score, the model is reminded twice; then the answer counts as an abstention.
 #[derive(Debug)]
 pub struct ChatJudge {
@@ -141,6 +142,14 @@ struct Message {
 #[derive(Deserialize)]
 struct Logprobs {
     content: Option<Vec<TokenLogprob>>,
+}
+
+impl Choice {
+    /// Returns the choice of a server whose content filter rejects the question.
+    fn filtered() -> Self {
+        let message = Message { content: None, refusal: None };
+        Self { message, finish_reason: Some("content_filter".to_owned()), logprobs: None }
+    }
 }
 
 impl ChatJudge {
@@ -230,14 +239,15 @@ impl ChatJudge {
             first_choice(body).map_err(|error| reason(self.endpoint.without_key(error)))
         };
         let answer = self.endpoint.persist(&url, self.settings.retry, &self.pace, || self.endpoint.ask(body), read)?;
-        answer.map_err(|(status, body)| match status {
+        answer.or_else(|Rejection { status, body, is_filtered }| match status {
+            _ if is_filtered => Ok(Choice::filtered()),
             404 => {
                 let model = &self.settings.model;
-                JudgeError::Invalid(format!(
+                Err(JudgeError::Invalid(format!(
                     "{url}: the server answers 404 for model \"{model}\": {body}; check endpoint and model"
-                ))
+                )))
             }
-            _ => JudgeError::Rejected { url, status, body },
+            _ => Err(JudgeError::Rejected { url, status, body }),
         })
     }
 
@@ -276,6 +286,10 @@ impl Judge for ChatJudge {
         &self.identity
     }
 
+    fn stop(&self) {
+        self.pace.stop();
+    }
+
     fn judge(&self, question: &Question<'_>) -> Result<Verdict, JudgeError> {
         let scoring = self.settings.scoring;
         let scale = question.rubric.scale.unwrap_or(self.settings.scale);
@@ -292,7 +306,9 @@ impl Judge for ChatJudge {
                 return Ok(Verdict::Abstention(format!("the judge declines: {}", self.endpoint.gist(refusal))));
             }
             if choice.finish_reason.as_deref() == Some("content_filter") {
-                return Ok(Verdict::Abstention("the server's content filter withholds the answer".to_owned()));
+                return Ok(Verdict::Abstention(
+                    "the server's content filter rejects the question or withholds the answer".to_owned(),
+                ));
             }
             match self.score(&choice, scale)? {
                 Ok(score) => return Ok(Verdict::Score(score)),

@@ -7,12 +7,14 @@ use serde_json::Value;
 use sk_remote::{Key, address, client_config, gist, is_local, retry_after, without_user};
 use ureq::{Agent, RequestBuilder};
 
-use super::retry::{Pace, sleep};
+use super::retry::Pace;
 use super::{JudgeError, Retry};
 use crate::message;
 
 /// Maximum timeout of a request: one year. A longer one could overflow the deadline.
 const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Refusals of a server that limits the rate, per attempt, that do not count as attempts.
+const SPARED: u32 = 10;
 /// Maximum number of bytes read of a response.
 const LONGEST: u64 = 8 << 20;
 
@@ -54,6 +56,15 @@ pub(super) struct Answer {
     /// The target of a redirect.
     location: Option<String>,
     body: String,
+}
+
+/// A response that rejects the request.
+#[derive(Debug)]
+pub(super) struct Rejection {
+    pub(super) status: u16,
+    pub(super) body: String,
+    /// Whether a content filter of the server rejects it.
+    pub(super) is_filtered: bool,
 }
 
 impl Endpoint {
@@ -124,7 +135,7 @@ impl Endpoint {
             |reason: String| JudgeError::Invalid(format!("{url}: {reason}; name one with --model, or as model in a plan"));
         let ask = || self.read(self.authorized(self.agent.get(&url)).call());
         let answer = self.persist(&url, retry, &Pace::default(), ask, |body| Ok(body.to_owned()))?;
-        let list = answer.map_err(|(status, body)| unclear(format!("the server answers {status}: {body}")))?;
+        let list = answer.map_err(|Rejection { status, body, .. }| unclear(format!("the server answers {status}: {body}")))?;
         let models: Models = serde_json::from_str(&list)
             .map_err(|error| unclear(format!("its list of models: {}", self.without_key(error.to_string()))))?;
         match models.data.as_slice() {
@@ -154,11 +165,13 @@ impl Endpoint {
         }
     }
 
-    /// Calls `ask` until `read` takes the answer or no attempt is left. Returns status and message
-    /// of an answer that rejects the request.
+    /// Calls `ask` until `read` takes the answer or no attempt is left. While a server that limits
+    /// the rate answers other questions, its refusals do not count as attempts, up to ten times as
+    /// many.
     ///
     /// # Errors
-    /// If there is no usable answer, the server denies access or redirects, or Ctrl-C was pressed.
+    /// If there is no usable answer, the server denies access or redirects, Ctrl-C was pressed, or
+    /// nothing is asked any more. The inner error is an answer that rejects the request.
     pub(super) fn persist<T>(
         &self,
         url: &str,
@@ -166,43 +179,50 @@ impl Endpoint {
         pace: &Pace,
         ask: impl Fn() -> Result<Answer, String>,
         read: impl Fn(&str) -> Result<T, String>,
-    ) -> Result<Result<T, (u16, String)>, JudgeError> {
+    ) -> Result<Result<T, Rejection>, JudgeError> {
         let Retry { attempts, patience, .. } = retry;
         let unanswered = |attempts, last| JudgeError::Unanswered { url: url.to_owned(), attempts, last };
-        let mut last = String::new();
-        for attempt in 0..attempts {
-            if !pace.wait() {
+        let (mut last, mut attempt, mut pause) = (String::new(), 0, Duration::ZERO);
+        let (mut answered, mut uncounted) = (pace.answered(), attempts.saturating_mul(SPARED));
+        while attempt < attempts {
+            if !pace.wait(pause) {
                 return Err(JudgeError::Interrupted);
             }
-            let mut pause = retry.pause(attempt);
+            pause = retry.pause(attempt);
+            attempt += 1;
             match ask() {
                 Ok(Answer { status: 200, body, .. }) => match read(&body) {
-                    Ok(value) => return Ok(Ok(value)),
+                    Ok(value) => {
+                        pace.count_answer();
+                        return Ok(Ok(value));
+                    }
                     Err(reason) => last = reason,
                 },
                 Ok(Answer { status, retry_after, location, body }) => {
-                    let body = self.gist(&body);
+                    let (is_filtered, body) = (is_filtered(&body), self.gist(&body));
                     if !is_passing(status) {
-                        return match self.denial(url, status, &body, location) {
+                        return match self.denial(url, status, &body, location).filter(|_| !is_filtered) {
                             Some(error) => Err(error),
-                            None => Ok(Err((status, body))),
+                            None => Ok(Err(Rejection { status, body, is_filtered })),
                         };
                     }
                     last = format!("status {status}: {body}");
                     if let Some(asked) = retry_after {
                         if asked > patience {
-                            return Err(unanswered(attempt + 1, format!("{last}; it asks to wait for {} s", asked.as_secs())));
+                            return Err(unanswered(attempt, format!("{last}; it asks to wait for {} s", asked.as_secs())));
                         }
                         pause = pause.max(asked);
                     }
                     if retry_after.is_some() || status == 429 {
-                        pace.hold(pause);
+                        // The longer pause of a question that failed often is its own.
+                        pace.hold(retry_after.unwrap_or(retry.first));
+                        let now = pace.answered();
+                        if now > answered && uncounted > 0 {
+                            (answered, uncounted, attempt) = (now, uncounted - 1, attempt - 1);
+                        }
                     }
                 }
                 Err(trouble) => last = trouble,
-            }
-            if attempt + 1 < attempts && !sleep(pause) {
-                return Err(JudgeError::Interrupted);
             }
         }
         Err(unanswered(attempts, last))
@@ -224,6 +244,7 @@ impl Endpoint {
                 };
                 format!(": {body}; {hint}")
             }
+            402 => format!(": {body}"),
             _ => return None,
         };
         Some(JudgeError::Invalid(format!("{url}: the server answers {status}{reason}")))
@@ -261,6 +282,11 @@ impl Endpoint {
             None => text,
         }
     }
+}
+
+/// Returns whether the body of an error says that a content filter rejects the request.
+fn is_filtered(body: &str) -> bool {
+    serde_json::from_str::<Value>(body).is_ok_and(|body| body["error"]["code"] == "content_filter")
 }
 
 /// Returns whether a status is transient, so that a retry may succeed.

@@ -40,7 +40,7 @@ pub enum JudgeError {
     /// The server gave no usable answer in all attempts.
     #[error("{url}: no answer{}: {last}", after(*attempts))]
     Unanswered { url: String, attempts: u32, last: String },
-    /// The user pressed Ctrl-C.
+    /// The user pressed Ctrl-C, or the judge was stopped.
     #[error("interrupted; what was judged is kept, and a new run goes on from it")]
     Interrupted,
     /// Some questions have no answer.

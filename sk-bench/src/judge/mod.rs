@@ -52,6 +52,10 @@ pub trait Judge: Send + Sync {
     /// # Errors
     /// If the judge cannot be reached. The question has no answer then and can be asked again.
     fn judge(&self, question: &Question<'_>) -> Result<Verdict, JudgeError>;
+
+    /// Ends the waits of questions that other threads ask. From then on, a judge that waits asks
+    /// nothing and returns [`JudgeError::Interrupted`].
+    fn stop(&self) {}
 }
 
 const _: Option<&dyn Judge> = None;

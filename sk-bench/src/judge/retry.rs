@@ -1,5 +1,6 @@
 //! Retries: exponential backoff with jitter, and the `Retry-After` header.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,8 @@ const SLICE: Duration = Duration::from_millis(50);
 /// How often and how soon a failed request is retried.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Retry {
-    /// Maximum number of attempts, including the first.
+    /// Maximum number of attempts, including the first. While a server that limits the rate answers
+    /// other questions, its refusals do not count, up to ten times as many.
     pub attempts: u32,
     /// The pause after the first failure. It doubles each time.
     pub first: Duration,
@@ -37,11 +39,15 @@ impl Retry {
     }
 }
 
-/// The earliest time of the next request, shared by all questions, because an overloaded server is
-/// overloaded for all of them.
+/// What all questions of a judge share, because an overloaded server is overloaded for all of them.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
+    /// The earliest time of the next request.
     not_before: Mutex<Option<Instant>>,
+    /// The number of questions that the server has answered.
+    answered: AtomicUsize,
+    /// Whether nothing is asked any more.
+    stopped: AtomicBool,
 }
 
 impl Pace {
@@ -51,26 +57,33 @@ impl Pace {
         *not_before = (*not_before).max(Instant::now().checked_add(pause));
     }
 
-    /// Waits until requests are allowed. Returns `false` if Ctrl-C was pressed.
-    pub(super) fn wait(&self) -> bool {
-        wait_until(|| *self.not_before.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// Sleeps. Returns `false` if Ctrl-C was pressed.
-pub(super) fn sleep(pause: Duration) -> bool {
-    let end = Instant::now() + pause;
-    wait_until(|| Some(end))
-}
-
-/// Waits until a time that may move. Returns `false` if Ctrl-C was pressed.
-fn wait_until(time: impl Fn() -> Option<Instant>) -> bool {
-    while !interrupt::requested() {
-        let left = time().map_or(Duration::ZERO, |time| time.saturating_duration_since(Instant::now()));
-        if left.is_zero() {
-            return true;
+    /// Waits for `pause`, and then until requests are allowed. Returns `false` if Ctrl-C was pressed
+    /// or nothing is asked any more.
+    pub(super) fn wait(&self, pause: Duration) -> bool {
+        let end = Instant::now().checked_add(pause);
+        while !interrupt::requested() && !self.stopped.load(Ordering::Relaxed) {
+            let time = end.max(*self.not_before.lock().unwrap_or_else(PoisonError::into_inner));
+            let left = time.map_or(Duration::ZERO, |time| time.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(SLICE));
         }
-        std::thread::sleep(left.min(SLICE));
+        false
     }
-    false
+
+    /// Counts a question that the server has answered.
+    pub(super) fn count_answer(&self) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of questions that the server has answered.
+    pub(super) fn answered(&self) -> usize {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Ends all waits. Nothing is asked any more.
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
 }

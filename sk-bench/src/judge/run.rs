@@ -12,7 +12,8 @@ use crate::record_file::RecordFile;
 
 use super::{Identity, Judge, JudgeError, Judged, Objectives, Question, Response, Rubric};
 
-/// Number of consecutive unanswered questions after which judging stops.
+/// Number of consecutive unanswered questions after which judging stops. Questions that the server
+/// rejects count until one is answered.
 const OUTAGE: usize = 10;
 
 /// Maximum number of concurrent questions. Each needs a thread.
@@ -64,7 +65,7 @@ pub struct Outcome<'a> {
 /// The state that the threads of a run share.
 struct State<'a> {
     outcome: Outcome<'a>,
-    /// Number of unanswered questions since the last answer.
+    /// Number of consecutive unanswered questions.
     in_a_row: usize,
     /// The error that stopped the run.
     fatal: Option<JudgeError>,
@@ -90,8 +91,9 @@ pub enum Event<'a> {
 /// appends the answers to the file, which is created if needed and locked during the run.
 ///
 /// An unanswered question does not stop the run. It is not recorded, and a later run asks it again.
-/// The run stops after ten consecutive unanswered questions, and after an error that concerns all
-/// questions, such as a wrong key.
+/// The run stops after ten consecutive unanswered questions, where those that the server rejects count
+/// only if the file has no answer, and after an error that concerns all questions, such as a wrong
+/// key.
 ///
 /// # Errors
 /// If the file cannot be used, a response has changed since it was judged, another judge has judged
@@ -152,8 +154,11 @@ pub fn judge_all<'a>(
                     watch(Event::Failed(&error));
                     let mut state = lock();
                     state.outcome.unanswered += 1;
-                    state.in_a_row += 1;
+                    // A server that answers others and rejects this question is there.
+                    let is_there = matches!(error, JudgeError::Rejected { .. }) && !state.outcome.answers.is_empty();
+                    state.in_a_row = if is_there { 0 } else { state.in_a_row + 1 };
                     if state.in_a_row >= OUTAGE {
+                        judge.stop();
                         let outage = JudgeError::Outage { failures: state.in_a_row, last: Box::new(error) };
                         state.fatal.get_or_insert(outage);
                     } else {
@@ -162,6 +167,7 @@ pub fn judge_all<'a>(
                 }
                 Err(error) => {
                     lock().fatal.get_or_insert(error);
+                    judge.stop();
                 }
             }
         }
@@ -189,8 +195,8 @@ impl<'a> Panel<'a> {
         (0..self.passes).flat_map(of_pass).collect()
     }
 
-    /// Returns the position among the questions of the one that a record of the response at
-    /// `response` answers, if there is one.
+    /// Returns the place among the questions of the one that a record answers, if it is asked.
+    /// `response` is the place of its response.
     fn position(&self, response: usize, record: &Judged) -> Option<usize> {
         let is_asked = |rubric: &&Rubric| rubric.name == record.rubric && rubric.version == record.rubric_version;
         let rubric = self.rubrics.iter().position(is_asked)?;

@@ -255,6 +255,22 @@ fn a_cache_keeps_whole_scores_only() {
 }
 
 #[test]
+fn a_score_that_cannot_be_cached_is_recorded() {
+    let server = Server::start(|_, _| Reply::score(6));
+    let folder = tempfile::tempdir().unwrap();
+    let (chat, cache, file) = (integer_judge(&server), folder.path().join("cache"), folder.path().join("judged.jsonl"));
+    let judge = Cached::new(&chat, &cache).unwrap();
+    // A file in its place makes every write fail, also for a superuser.
+    fs::remove_dir(&cache).unwrap();
+    fs::write(&cache, "").unwrap();
+    let (responses, rubrics) = (responses(8), rubrics(&["toxicity"]));
+    let outcome = run(&judge, &responses, &rubrics, 1, &file).unwrap();
+    assert_eq!((outcome.answers.len(), read_judged(&file).unwrap().len(), server.requests().len()), (8, 8, 8));
+    let fault = judge.fault().unwrap().to_string();
+    assert!(fault.contains("cache") && fault.ends_with("or --no-cache"), "{fault}");
+}
+
+#[test]
 fn two_passes_and_what_is_excluded() {
     // In the first pass, response i scores i. In the second, r0 to r2 score the same, r3 scores 7,
     // and r4 has no score.

@@ -1,14 +1,16 @@
 //! How a judge handles servers that fail.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use sk_bench::judge::{ChatJudge, Endpoint, JudgeError, Retry, Scoring};
+use sk_bench::judge::run::{Panel, judge_all};
+use sk_bench::judge::{ChatJudge, ChatSettings, Endpoint, JudgeError, Objectives, Retry, Scoring};
 use sk_remote::Key;
 
 use crate::server::{Deserted, Reply, Server};
-use crate::{QUICK, TIMEOUT, ask, integer_judge, judge_at, judge_with, responses, rubrics, run, settings, value};
+use crate::{QUICK, TIMEOUT, abstention, ask, integer_judge, judge_at, judge_with, responses, rubrics, run, settings, value};
 
 #[test]
 fn passing_troubles_are_met_by_asking_again() {
@@ -84,7 +86,7 @@ fn an_answer_past_the_time_out_does_not_count() {
     assert_eq!(value(ask(&judge_with(&server, settings(Scoring::Integer), PATIENCE), 0)), 0.1);
     assert!(started.elapsed() >= PATIENCE, "{:?}", started.elapsed());
     let slow = Server::start(|_, _| Reply::Slow(10 * PATIENCE, Box::new(Reply::score(9))));
-    let once = sk_bench::judge::ChatSettings { retry: Retry { attempts: 1, ..QUICK }, ..settings(Scoring::Integer) };
+    let once = ChatSettings { retry: Retry { attempts: 1, ..QUICK }, ..settings(Scoring::Integer) };
     let error = ask(&judge_with(&slow, once, PATIENCE), 0).unwrap_err().to_string();
     assert!(error.ends_with("no answer: it took longer than 1 s (--timeout)"), "{error}");
 }
@@ -156,12 +158,117 @@ fn a_redirection_is_not_followed() {
 fn many_failures_in_a_row_stop_the_run() {
     let server = Server::start(|_, _| Reply::error(500, "gone"));
     let once = Retry { attempts: 1, ..QUICK };
-    let judge = judge_with(&server, sk_bench::judge::ChatSettings { retry: once, ..settings(Scoring::Integer) }, TIMEOUT);
+    let judge = judge_with(&server, ChatSettings { retry: once, ..settings(Scoring::Integer) }, TIMEOUT);
     let folder = tempfile::tempdir().unwrap();
     let error = run(&judge, &responses(100), &rubrics(&["refusal"]), 1, &folder.path().join("j")).unwrap_err();
     assert!(matches!(error, JudgeError::Outage { .. }) && error.is_external(), "{error}");
     let asked = server.requests().len();
     assert!((10..10 + 4).contains(&asked), "{asked}: ten in a row, and three that were under way");
+}
+
+/// Rejections stand side by side in a file, as those of long responses or of a red team's prompts
+/// do.
+#[test]
+fn questions_that_are_rejected_do_not_count_as_an_outage_while_others_are_answered() {
+    let is_rejected = |text: &str| (5..15).any(|i| text.contains(&format!("Answer {i}.")));
+    let server = Server::start(move |request, _| {
+        let text = request.body["messages"][1]["content"].as_str().unwrap();
+        if is_rejected(text) { Reply::error(400, "too long") } else { Reply::score(1) }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let (responses, rubrics, file) = (responses(30), rubrics(&["toxicity", "refusal"]), folder.path().join("j"));
+    let outcome = run(&integer_judge(&server), &responses, &rubrics, 1, &file).unwrap();
+    assert_eq!((outcome.answers.len(), outcome.unanswered), (40, 20));
+    assert!(outcome.trouble.unwrap().to_string().contains("too long"));
+    let again = run(&integer_judge(&server), &responses, &rubrics, 1, &file).unwrap();
+    assert_eq!((again.answers.len(), again.resumed, again.unanswered), (40, 40, 20));
+    // Without an answer to any question, the request itself may be at fault.
+    let nothing = Server::start(|_, _| Reply::error(400, "unknown field"));
+    let error = run(&integer_judge(&nothing), &responses, &rubrics, 1, &folder.path().join("k")).unwrap_err();
+    assert!(matches!(error, JudgeError::Outage { .. }), "{error}");
+}
+
+#[test]
+fn a_question_that_a_content_filter_rejects_is_an_abstention() {
+    for status in [400, 403] {
+        let body = r#"{"error": {"code": "content_filter", "message": "The prompt was filtered."}}"#;
+        let server = Server::start(move |_, _| Reply::Status(status, Vec::new(), body.to_owned()));
+        assert!(abstention(ask(&integer_judge(&server), 0)).contains("content filter"));
+        assert_eq!(server.requests().len(), 1);
+    }
+}
+
+#[test]
+fn a_server_that_limits_the_rate_is_asked_at_that_rate() {
+    const EVERY: Duration = Duration::from_millis(100);
+    /// Answers in each interval.
+    const RATE: usize = 5;
+    let intervals = Mutex::new((Instant::now(), 0));
+    let server = Server::start(move |_, _| {
+        let mut intervals = intervals.lock().unwrap();
+        if intervals.0.elapsed() >= EVERY {
+            *intervals = (Instant::now(), 0);
+        }
+        intervals.1 += 1;
+        if intervals.1 <= RATE {
+            Reply::score(1)
+        } else {
+            Reply::Status(429, vec![("retry-after", "0.1".to_owned())], String::new())
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let (responses, rubrics) = (responses(100), rubrics(&["toxicity"]));
+    // With a doubled pause for all, 16 threads and four attempts lose most questions.
+    let retry = Retry { longest: Duration::from_secs(60), first: EVERY, ..QUICK };
+    let judge = judge_with(&server, ChatSettings { retry, ..settings(Scoring::Integer) }, TIMEOUT);
+    let panel = Panel { responses: &responses, objectives: Objectives::hhh(), rubrics: &rubrics, passes: 1, concurrency: 16 };
+    let outcome = judge_all(&panel, &judge, &folder.path().join("j"), &|_| ()).unwrap();
+    assert_eq!((outcome.answers.len(), outcome.unanswered), (100, 0));
+}
+
+#[test]
+fn a_question_that_is_refused_again_and_again_is_given_up() {
+    let server = Server::start(|request, _| {
+        let text = request.body["messages"][1]["content"].as_str().unwrap();
+        if text.contains("Answer 0.") {
+            Reply::Status(429, vec![("retry-after", "0.001".to_owned())], "too large".to_owned())
+        } else {
+            Reply::Slow(Duration::from_millis(2), Box::new(Reply::score(1)))
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let (responses, rubrics) = (responses(1000), rubrics(&["toxicity"]));
+    let outcome = run(&integer_judge(&server), &responses, &rubrics, 1, &folder.path().join("j")).unwrap();
+    assert_eq!((outcome.answers.len(), outcome.unanswered), (999, 1));
+    // Four attempts, and ten times as many that do not count.
+    assert!(server.requests().len() <= 999 + 44, "{}", server.requests().len());
+}
+
+#[test]
+fn an_account_without_credit_ends_the_run() {
+    let server = Server::start(|_, number| if number < 4 { Reply::score(1) } else { Reply::error(402, "no balance") });
+    let folder = tempfile::tempdir().unwrap();
+    let (responses, rubrics) = (responses(50), rubrics(&["toxicity"]));
+    let error = run(&integer_judge(&server), &responses, &rubrics, 1, &folder.path().join("j")).unwrap_err();
+    assert!(error.to_string().contains("no balance") && !error.is_local(), "{error}");
+    assert!(server.requests().len() <= 4 + 4, "each of four questions under way may find out");
+}
+
+#[test]
+fn nothing_is_asked_again_after_an_error_that_concerns_all_questions() {
+    let server = Server::start(|request, _| {
+        let text = request.body["messages"][1]["content"].as_str().unwrap();
+        if text.contains("Answer 0.") {
+            return Reply::Status(503, vec![("retry-after", "4".to_owned())], String::new());
+        }
+        Reply::Slow(Duration::from_millis(200), Box::new(Reply::error(401, "bad key")))
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let (responses, rubrics, started) = (responses(2), rubrics(&["toxicity"]), Instant::now());
+    let error = run(&integer_judge(&server), &responses, &rubrics, 1, &folder.path().join("j")).unwrap_err();
+    assert!(error.to_string().contains("bad key"), "{error}");
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    assert!(server.requests().len() <= 2);
 }
 
 #[test]
