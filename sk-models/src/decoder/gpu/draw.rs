@@ -1,5 +1,7 @@
 //! Tokens drawn on a GPU, so that no row of logits is copied to the host.
 
+use std::ptr;
+
 use burn::tensor::{DType, Tensor, TensorData};
 use sk_core::{Sampling, TokenId};
 
@@ -10,7 +12,7 @@ use crate::device::DeviceFailure;
 /// The token to draw for a row of logits.
 pub(crate) struct DeviceDraw<'a> {
     pub(crate) row: usize,
-    /// The tokens for the repetition penalty.
+    /// The tokens for the repetition penalty: the context, and those drawn since.
     pub(crate) history: [&'a [TokenId]; 2],
     /// A uniform number in [0, 1).
     pub(crate) uniform: f64,
@@ -71,12 +73,21 @@ fn rated(logits: Tensor<2>, sampling: &Sampling, forbidden: &[TokenId], draws: &
     let known = |token: &TokenId| (*token as usize) < vocabulary;
     let mut rated = logits;
     if sampling.repetition_penalty() != 1.0 {
-        let mut seen = vec![Vec::new(); rows];
-        for draw in draws {
-            let tokens = &mut seen[draw.row];
-            tokens.extend(draw.history.into_iter().flatten().copied().filter(known));
+        let distinct = |tokens: &[TokenId]| {
+            let mut tokens: Vec<TokenId> = tokens.iter().copied().filter(known).collect();
             tokens.sort_unstable();
             tokens.dedup();
+            tokens
+        };
+        let mut seen = vec![Vec::new(); rows];
+        // The rows of a draft share one context.
+        let (mut shared, mut earlier): (&[TokenId], _) = (&[], Vec::new());
+        for DeviceDraw { row, history: [context, own], .. } in draws {
+            if !ptr::eq(*context, shared) {
+                (shared, earlier) = (context, distinct(context));
+            }
+            let new = distinct(own).into_iter().filter(|token| earlier.binary_search(token).is_err());
+            seen[*row] = earlier.iter().copied().chain(new).collect();
         }
         let most = seen.iter().map(Vec::len).max().unwrap_or(0).max(1);
         let tokens: Vec<i32> =
