@@ -59,13 +59,8 @@ pub(super) fn attend(
         start += visibility.places;
         at += 2;
         let cache = group.cache.prefix.reserve(layer, visibility.keys() - visibility.places, visibility.places);
-        let mut queries = None;
-        cache.inplace(|cache| {
-            let (query, cache) = rotate(projected.clone(), bias.clone(), pass.angles.clone(), &own, cache);
-            queries = Some(query);
-            cache
-        });
-        let queries = queries.expect("the rotation returns the queries");
+        let (queries, written) = rotate(projected.clone(), bias.clone(), pass.angles.clone(), &own, cache.clone());
+        *cache = written;
         mixed.push(ops::attend(queries, cache, &own, format));
     }
     join_lanes(mixed, lanes)

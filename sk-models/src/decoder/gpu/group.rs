@@ -39,11 +39,6 @@ pub(super) fn split_lanes(joined: Tensor<2>, lanes: usize, places: &[usize]) -> 
         return vec![joined];
     }
     let [total, width] = joined.dims();
-    let joined = joined.reshape([lanes, total / lanes, width]);
-    let mut start = 0;
-    let part = |&places: &usize| {
-        start += places;
-        joined.clone().slice([0..lanes, start - places..start, 0..width]).reshape([lanes * places, width])
-    };
-    places.iter().map(part).collect()
+    let parts = joined.reshape([lanes, total / lanes, width]).split_with_sizes(places.to_vec(), 1);
+    parts.into_iter().zip(places).map(|(part, places)| part.reshape([lanes * places, width])).collect()
 }

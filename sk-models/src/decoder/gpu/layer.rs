@@ -45,10 +45,10 @@ impl FusedLayer {
             input_norm: input_layernorm.persistent(),
             input: side_by_side([q_proj, k_proj, v_proj].map(weight)),
             bias,
-            output: by_columns(weight(self_attn.o_proj)),
+            output: side_by_side([weight(self_attn.o_proj)]),
             inner_norm: post_attention_layernorm.persistent(),
             gate_up: side_by_side([mlp.gate_proj, mlp.up_proj].map(weight)),
-            down: by_columns(weight(mlp.down_proj)),
+            down: side_by_side([weight(mlp.down_proj)]),
         }
     }
 
@@ -84,16 +84,9 @@ impl FusedLayer {
     }
 }
 
-/// Stores a matrix column-major, as in its file, so that the terms of a sum are contiguous.
-/// Products with one row are fast on a GPU only in this layout.
-pub(super) fn by_columns(matrix: Tensor<2>) -> Tensor<2> {
-    let columns = matrix.transpose();
-    // An element-wise product writes a new, contiguous tensor; a transpose alone is a view.
-    persistent(columns.ones_like() * columns).transpose()
-}
-
-/// Joins matrices `[in, out]` side by side in column-major order.
-fn side_by_side(matrices: impl IntoIterator<Item = Tensor<2>>) -> Tensor<2> {
+/// Joins matrices `[in, out]` side by side in column-major order, as in their files, so that the
+/// terms of a sum are contiguous. Products with one row are fast on a GPU only in this layout.
+pub(super) fn side_by_side(matrices: impl IntoIterator<Item = Tensor<2>>) -> Tensor<2> {
     persistent(Tensor::cat(matrices.into_iter().map(Tensor::transpose).collect(), 0)).transpose()
 }
 

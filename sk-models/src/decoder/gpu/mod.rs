@@ -39,7 +39,7 @@ use crate::model::parts::ModelParts;
 use attention::{PassInput, numbers};
 use cache::DevicePrefix;
 use group::{join_lanes, split_lanes};
-use layer::{FusedLayer, by_columns};
+use layer::{FusedLayer, side_by_side};
 use ops::{low_rank, multiply_whole, product};
 
 /// A model on Burn's tensors.
@@ -86,7 +86,7 @@ impl GpuEngine {
             .map(|index| Ok(FusedLayer::new(parts.layer(index)?, config, cast)))
             .collect::<Result<_, _>>()?;
         let norm = parts.norm()?.persistent();
-        let head = parts.head()?.map(|head| by_columns(cast(head)));
+        let head = parts.head()?.map(|head| side_by_side([cast(head)]));
         let angles = Mutex::new(angles(config, POSITIONS, &embedding.device()));
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);

@@ -35,7 +35,7 @@ pub(super) struct AttentionGroup {
     /// The group's first place in each lane of the pass.
     pub(super) start: usize,
     pub(super) visibility: Visibility,
-    /// [`Visibility::place`] in device memory, so that the same launches serve other passes: two of
+    /// [`Visibility::lengths`] in device memory, so that the same launches serve other passes: two of
     /// these numbers, from `at` on.
     pub(super) numbers: Tensor<1, Int>,
     pub(super) at: usize,
