@@ -179,11 +179,15 @@ pub(in crate::decoder::gpu::cube) fn chunk_kernel<S: Float, V: Size>(
     let block = cube / (chunks * parts);
     let first = (cube / parts % chunks) * chunk;
     let first_query = (cube % parts) * most;
-    let own = min(number - first_query, most);
     let (shared_keys, earlier) = place_of_group(numbers, number_of_group);
     let columns = shared_keys + earlier * group_rows + places;
     // Zero for chunks beyond the present keys.
     let count = min(first + chunk, columns) - min(first, columns);
+    // The sums of those chunks are never read.
+    let mut own = 0;
+    if count > 0 {
+        own = min(number - first_query, most);
+    }
     let keys = (block / key_heads) * 2 * key_heads + block % key_heads;
     let key_start = (keys * capacity + first) * lines;
     let value_start = ((keys + key_heads) * capacity + first) * lines;
@@ -285,7 +289,7 @@ pub(in crate::decoder::gpu::cube) fn combine_kernel<O: Float>(
     number_of_group: usize,
     group_rows: usize,
     chunk: usize,
-    room: usize,
+    chunks: usize,
     number: usize,
     heads: usize,
     key_heads: usize,
@@ -303,16 +307,16 @@ pub(in crate::decoder::gpu::cube) fn combine_kernel<O: Float>(
     let query = (head % group) * places + place;
     let line = width + 2;
     let step = number * line;
-    let start = (block * room * number + query) * line;
+    let start = (block * chunks * number + query) * line;
     let (shared_keys, earlier) = place_of_group(numbers, number_of_group);
-    let chunks = (shared_keys + earlier * group_rows + places).div_ceil(chunk);
+    let present = (shared_keys + earlier * group_rows + places).div_ceil(chunk);
     let mut largest = f32::min_value();
-    for c in 0..chunks {
+    for c in 0..present {
         largest = max(largest, sums[start + c * step + width]);
     }
     let mut mixed = 0.0f32;
     let mut total = 0.0f32;
-    for c in 0..chunks {
+    for c in 0..present {
         let at = start + c * step;
         let share = (sums[at + width] - largest).exp();
         mixed += sums[at + d] * share;
