@@ -68,6 +68,11 @@ impl Follower {
         self.read(model, seats, &target[self.tokens.len()..])
     }
 
+    /// Returns whether the prefix holds `context` without its last token.
+    pub(super) fn holds(&self, context: &[TokenId]) -> bool {
+        context.split_last().is_some_and(|(_, rest)| rest == self.tokens)
+    }
+
     /// Appends tokens in passes of bounded memory. Other requests' passes can run in between. Whole
     /// blocks are shared after each pass, so that few tokens are held twice while they are moved.
     fn read(&mut self, model: &Decoder, seats: &Seats, mut rest: &[TokenId]) -> Result<(), EngineError> {

@@ -138,7 +138,10 @@ impl Verifier {
         }
         let kept: Vec<usize> = stay.iter().filter_map(|lane| find(lane, &previous)).collect();
         previous.follower.prefix.select_lanes(&kept);
-        previous.follower.follow(&self.model, &self.model.seat(&stay)?, context)?;
+        // On a GPU, other seats copy all adapters.
+        if !previous.follower.holds(context) {
+            previous.follower.follow(&self.model, &self.model.seat(&stay)?, context)?;
+        }
         let mut order = stay;
         if !join.is_empty() {
             let mut newcomers = Follower::new(&self.model, join.len());
