@@ -17,18 +17,6 @@ pub(crate) fn chunk(lanes: usize) -> usize {
 /// Tokens of a chunk on a GPU, where each chunk reads the weights again and launches all kernels.
 const CHUNK_ON_GPU: usize = 512;
 
-/// Attention scores of a chunk on a GPU, where they are stored in f32: 1 GiB, half of the largest
-/// buffer that some devices bind.
-const SCORES_ON_GPU: usize = 1 << 28;
-
-/// Returns the tokens of a chunk on a GPU for `rows` query heads over all lanes and `held` tokens
-/// in the cache.
-fn chunk_on_gpu(rows: usize, held: usize) -> usize {
-    let room = SCORES_ON_GPU / (rows.max(1) * (held + CHUNK_ON_GPU));
-    // A power of two, since some kernels are compiled per shape.
-    1 << room.clamp(1, CHUNK_ON_GPU).ilog2()
-}
-
 /// A prefix that is updated to each new context. It holds all tokens but the last, which is the
 /// first input of every candidate.
 pub(super) struct Follower {
@@ -76,11 +64,9 @@ impl Follower {
     /// Appends tokens in passes of bounded memory. Other requests' passes can run in between. Whole
     /// blocks are shared after each pass, so that few tokens are held twice while they are moved.
     fn read(&mut self, model: &Decoder, seats: &Seats, mut rest: &[TokenId]) -> Result<(), EngineError> {
-        let is_cpu = is_cpu(&model.device());
-        let rows = seats.count() * model.config().num_attention_heads;
+        let size = if is_cpu(&model.device()) { chunk(seats.count()) } else { CHUNK_ON_GPU };
         while !rest.is_empty() {
             proceed()?;
-            let size = if is_cpu { chunk(seats.count()) } else { chunk_on_gpu(rows, self.tokens.len()) };
             let (chunk, after) = rest.split_at(size.min(rest.len()));
             model.prefill(chunk, seats, &mut self.prefix);
             self.tokens.extend_from_slice(chunk);
@@ -219,18 +205,5 @@ mod tests {
             follower.follow(&model, &seats, text).unwrap();
             assert_eq!(model.recall(text, &seats, &mut model.prefix(1)), 192);
         }
-    }
-
-    #[test]
-    fn the_scores_of_a_chunk_fit_into_one_buffer() {
-        // Four lanes of Qwen2.5-3B's sixteen heads and of 7B's 28; nine lanes of those.
-        for rows in [1, 4 * 16, 4 * 28, 9 * 28] {
-            for held in [0, 512, 4096, 32_256, 130_000] {
-                let tokens = chunk_on_gpu(rows, held);
-                assert!(rows * tokens * (held + tokens) * size_of::<f32>() <= 1 << 30, "{rows}, {held}");
-                assert!((4..=CHUNK_ON_GPU).contains(&tokens) && tokens.is_power_of_two());
-            }
-        }
-        assert_eq!((chunk_on_gpu(112, 2048), chunk_on_gpu(112, 16_384)), (512, 128));
     }
 }

@@ -1,6 +1,8 @@
 //! The steps between the products of a layer: single kernels on a GPU, Burn's operations elsewhere.
 //! The tests compare the two.
 
+use std::ops::Range;
+
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
@@ -11,6 +13,11 @@ use crate::decoder::heads::Heads;
 use crate::kernels::{rms_norm, swiglu};
 use crate::lora::LaneDelta;
 use crate::model::Norm;
+
+/// The largest number of attention scores in memory at once: 1 GiB of f32, half of the largest
+/// buffer that some devices bind, and few enough for indices of 32 bits. A single query head may have
+/// more.
+const SCORES_AT_ONCE: usize = 1 << 28;
 
 /// Returns whether the kernels of `cube` support the device.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
@@ -31,10 +38,7 @@ macro_rules! on_cube {
 /// Returns whether a pass over a group of `places` places in each of `lanes` lanes reads its
 /// position only from the numbers in device memory.
 pub(super) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: usize) -> bool {
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if cube::reads_place(device, heads, lanes, places) {
-        return true;
-    }
+    on_cube!(*device => cube::reads_place(device, heads, lanes, places));
     let _ = (device, heads, lanes, places);
     false
 }
@@ -115,9 +119,32 @@ pub(super) fn attend(queries: Tensor<4>, cache: &Tensor<4>, group: &AttentionGro
         return cube::attend(queries, cache, group, format);
     }
     let part = |from| cache.clone().slice([0..lanes, from..from + heads.keys, 0..visibility.keys(), 0..heads.width]);
-    let (keys, values) = (part(0), part(heads.keys));
-    let weights = softmax(product(queries, keys.swap_dims(2, 3)), visibility, cache.dtype());
-    by_place(product(weights, values), heads, lanes, visibility.places, format)
+    let mixed = mix(queries, &part(0), &part(heads.keys), visibility, SCORES_AT_ONCE);
+    by_place(mixed, heads, lanes, visibility.places, format)
+}
+
+/// Computes `softmax(Q·Kᵀ)·V` for queries `[G, Hkv, Hq/Hkv·m, D]`, as many query heads at a time as
+/// have at most `most` scores, but at least one.
+pub(super) fn mix(queries: Tensor<4>, keys: &Tensor<4>, values: &Tensor<4>, visibility: Visibility, most: usize) -> Tensor<4> {
+    let mix = |queries, keys: Tensor<4>, values: Tensor<4>| {
+        let weights = softmax(product(queries, keys.swap_dims(2, 3)), visibility, values.dtype());
+        product(weights, values)
+    };
+    let [lanes, heads, number, width] = queries.dims();
+    let at_once = (most / (visibility.places * visibility.keys())).max(1) * visibility.places;
+    if lanes * heads * number <= at_once {
+        return mix(queries, keys.clone(), values.clone());
+    }
+    let mut parts = Vec::new();
+    for (lane, head) in (0..lanes).flat_map(|lane| (0..heads).map(move |head| (lane, head))) {
+        let of_head =
+            |tensor: &Tensor<4>, rows: Range<usize>| tensor.clone().slice([lane..lane + 1, head..head + 1, rows, 0..width]);
+        let [keys, values] = [keys, values].map(|tensor| of_head(tensor, 0..visibility.keys()));
+        for first in (0..number).step_by(at_once) {
+            parts.push(mix(of_head(&queries, first..number.min(first + at_once)), keys.clone(), values.clone()));
+        }
+    }
+    Tensor::cat(parts, 2).reshape([lanes, heads, number, width])
 }
 
 /// Computes the softmax of scores `[G, Hkv, Hq/Hkv·m, keys]` over the visible keys of each query,

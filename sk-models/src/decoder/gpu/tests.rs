@@ -5,6 +5,7 @@ use sk_core::TokenId;
 
 use super::cache::DeviceSuffix;
 use super::engine::StackSeats;
+use super::shape::Visibility;
 use super::*;
 use crate::decoder::engine::{Cache, PrefixCache, SuffixCache};
 use crate::lora::LowRank;
@@ -222,6 +223,27 @@ fn rows_are_independent_in_every_lane() {
         let found = found.clone().slice([lane * 2..lane * 2 + 2, 0..24]);
         assert_close("after adoption", found, states.slice([9..11, 0..24]));
     }
+}
+
+#[test]
+fn attention_is_the_same_for_any_number_of_scores_at_once() {
+    let device = Device::flex();
+    let tensor = |shape: [usize; 4], seed: f32| {
+        let values = (0..shape.iter().product()).map(|i| (i as f32 * seed).sin()).collect::<Vec<_>>();
+        Tensor::<4>::from_data(TensorData::new(values, shape), &device)
+    };
+    // Two lanes, two key heads and three query heads for each; two rows, which add a token to the
+    // one that they have.
+    let visibility = Visibility { places: 2, shared: 5, earlier: 1, rows: 2 };
+    let (queries, keys, values) = (tensor([2, 2, 6, 4], 0.7), tensor([2, 2, 9, 4], 1.3), tensor([2, 2, 9, 4], 2.9));
+    let mix = |most| ops::mix(queries.clone(), &keys, &values, visibility, most);
+    let whole = mix(usize::MAX);
+    // The scores of a query head are 18.
+    for most in [1, 18, 36, 40, 54, 200] {
+        let error = (mix(most) - whole.clone()).abs().max().into_scalar::<f32>();
+        assert!(error < TOLERANCE, "{most} scores at once: off by {error:e}");
+    }
+    assert!(whole.abs().max().into_scalar::<f32>() > 0.1);
 }
 
 #[test]
