@@ -9,7 +9,8 @@ use std::{
 /// Writes `bytes` to `path` as [`WholeFile`] does.
 ///
 /// # Errors
-/// If the file cannot be written or renamed. The previous contents are then unchanged.
+/// If the file cannot be written or renamed. The previous contents are then unchanged, unless the
+/// file is mounted.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = WholeFile::create(path)?;
     file.write_all(bytes)?;
@@ -36,7 +37,8 @@ pub fn has_no_locks(error: &io::Error) -> bool {
 /// contents.
 ///
 /// Data goes to a file without a name, so a killed program leaves nothing behind; the file takes
-/// its path when it is finished. A link is followed, and an existing file keeps its permissions.
+/// its path when it is finished. A link is followed, and an existing file keeps its permissions. A
+/// file that is mounted is overwritten when it is finished.
 /// Other targets, such as a pipe, a device, or standard output or standard error under any of their
 /// names, are written directly.
 #[derive(Debug)]
@@ -72,7 +74,7 @@ impl WholeFile {
             let reason = format!("folder {} does not exist; create it", folder.display());
             return Err(io::Error::new(io::ErrorKind::NotFound, reason));
         }
-        let file = nameless(folder).or_else(|_| tempfile::tempfile_in(folder)).map_err(plain)?;
+        let file = nameless(folder).or_else(|_| tempfile::tempfile_in(folder))?;
         Ok(Self { file: BufWriter::new(file), target: Some(target) })
     }
 
@@ -107,7 +109,8 @@ impl WholeFile {
     /// Gives the file its path.
     ///
     /// # Errors
-    /// If it cannot be written or renamed. The previous contents are then unchanged.
+    /// If it cannot be written or renamed. The previous contents are then unchanged, unless the file
+    /// is mounted.
     pub fn finish(self) -> io::Result<()> {
         let mut file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         let Some(target) = self.target else { return Ok(()) };
@@ -118,19 +121,17 @@ impl WholeFile {
         }
         // Give the file a temporary name first, since it cannot take a name that exists.
         if let Ok(named) = tempfile::Builder::new().make_in(folder(&target), |path| name(&file, path)) {
-            return named.persist(&target).map(drop).map_err(|error| error.error);
+            let placed = named.persist(&target).map(drop).map_err(|error| error.error);
+            return placed.or_else(|error| overwrite_mounted(&mut file, &target, error));
         }
         file.rewind()?;
-        #[cfg_attr(not(unix), expect(unused_mut))]
-        let mut builder = tempfile::Builder::new();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
         // The file is private until it is complete, if it keeps the permissions of an existing
         // file.
         #[cfg(unix)]
-        if kept.is_none() {
-            use std::os::unix::fs::PermissionsExt;
-            builder.permissions(fs::Permissions::from_mode(0o666));
-        }
-        let mut whole = builder.tempfile_in(folder(&target)).map_err(plain)?;
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, if kept.is_none() { 0o666 } else { 0o600 });
+        let mut whole = tempfile::Builder::new().make_in(folder(&target), |path| options.open(path))?;
         io::copy(&mut file, whole.as_file_mut())?;
         #[cfg(unix)]
         if let Some(permissions) = kept {
@@ -139,8 +140,21 @@ impl WholeFile {
         #[cfg(not(unix))]
         drop(kept);
         whole.as_file().sync_all()?;
-        whole.persist(&target).map(drop).map_err(|error| error.error)
+        let placed = whole.persist(&target).map(drop).map_err(|error| error.error);
+        placed.or_else(|error| overwrite_mounted(&mut file, &target, error))
     }
+}
+
+/// Copies a file into a target that cannot be replaced because it is mounted, such as a file that a
+/// container shares with its host. Returns other errors.
+fn overwrite_mounted(file: &mut File, target: &Path, error: io::Error) -> io::Result<()> {
+    if error.kind() != io::ErrorKind::ResourceBusy {
+        return Err(error);
+    }
+    file.rewind()?;
+    let mut target = OpenOptions::new().write(true).truncate(true).open(target)?;
+    io::copy(file, &mut target)?;
+    target.sync_all()
 }
 
 impl Write for WholeFile {
@@ -196,11 +210,6 @@ fn followed(path: &Path) -> PathBuf {
 /// Returns the folder of a file, which is `.` for a bare name.
 pub(crate) fn folder(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Returns an error of a temporary file without the meaningless name of that file.
-fn plain(error: io::Error) -> io::Error {
-    if error.kind() == io::ErrorKind::Other { error } else { error.kind().into() }
 }
 
 /// Returns a handle if the file is standard output or standard error. Replacing it would leave the

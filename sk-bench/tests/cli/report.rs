@@ -91,12 +91,56 @@ fn a_full_disk_changes_no_table_of_an_earlier_report() {
     // The first file can be written, the second cannot.
     let limit = blocks("report.txt") + 2;
     assert!(limit < blocks("report.json"));
-    let full = format!("trap '' XFSZ; ulimit -f {limit}; exec \"$0\" \"$@\"");
+    let full = format!("ulimit -f {limit}; exec \"$0\" \"$@\"");
     let itself = program().get_program().to_owned();
     let output = std::process::Command::new("sh").args(["-c", &full]).arg(itself).args(args).arg("theirs").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("report.json"), "{}", stderr(&output));
     assert_eq!(files(), before);
+}
+
+/// A container shares single files with its host like this. They cannot be replaced.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_mounted_file_is_overwritten() {
+    let alone = |command: &str| {
+        let mut shell = std::process::Command::new("unshare");
+        shell.args(["--map-root-user", "--mount", "sh", "-c", command]);
+        shell
+    };
+    if !alone("mount --bind / /").status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: this system lets no user mount");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    results(folder.path());
+    let [inside, outside] = ["inside.html", "outside.html"].map(|name| folder.path().join(name));
+    for file in [&inside, &outside] {
+        fs::write(file, "x".repeat(1 << 24)).unwrap();
+    }
+    let mut mounted = alone("mount --bind \"$2\" \"$1\" && shift 2 && exec \"$@\"");
+    mounted.arg("sh").args([&inside, &outside]).arg(program().get_program()).arg("report").arg(folder.path());
+    let output = mounted.args(["--resamples", "100", "--reference", "ours", "--html"]).arg(&inside).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(fs::read_to_string(&outside).unwrap().trim_end().ends_with("</html>"));
+    assert!(fs::read_to_string(&inside).unwrap().starts_with('x'), "the mount hides it");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_limit_on_open_files_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    results(folder.path());
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -n 16; exec \"$0\" \"$@\""]).arg(program().get_program()).arg("report").arg(folder.path());
+    let output = limited
+        .arg("--out")
+        .arg(folder.path().join("tables"))
+        .args(["--resamples", "100", "--reference", "ours"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("Too many open files (os error 24)"), "{}", stderr(&output));
 }
 
 #[test]

@@ -168,7 +168,7 @@ impl OutputFolder {
             return Err(TrainError::Busy { path: directory.display().to_string() });
         }
         // A folder that cannot be written to is refused before the work, not after it.
-        tempfile::tempfile_in(directory).map_err(|error| TrainError::io(directory, error.kind().into()))?;
+        tempfile::tempfile_in(directory).map_err(|error| TrainError::io(directory, error))?;
         let output = Self { directory: directory.to_owned(), existed, _lock: lock };
         if checkpoint.is_some_and(Path::exists) {
             return Ok(output);
