@@ -11,6 +11,8 @@ use sk_bench::cli::{Cli, Command};
 use sk_bench::{Error, interrupt, message};
 
 fn main() -> ExitCode {
+    #[cfg(unix)]
+    report_full_files();
     let cli = match negatives_are_values(Cli::command()).try_get_matches().and_then(|found| Cli::from_arg_matches(&found)) {
         Ok(cli) => cli,
         Err(error) => return usage::report(&error),
@@ -33,6 +35,16 @@ fn main() -> ExitCode {
         // The panic hook has printed the message.
         Err(_) => ExitCode::FAILURE,
     }
+}
+
+/// Makes writing fail at a limit on the size of files (`ulimit -f`), where the system would end the
+/// program without a message.
+#[cfg(unix)]
+fn report_full_files() {
+    use nix::sys::signal::{SigHandler, Signal, signal};
+
+    // SAFETY: ignoring a signal runs no code.
+    let _ = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };
 }
 
 /// Prints the error, if there is one, and returns the exit status. After Ctrl-C, ends the program
