@@ -21,7 +21,7 @@ use crate::{
 ///
 /// Ranks and scales that most modules share become `r` and `lora_alpha`, the others patterns.
 /// `base` is the directory or hub id of the backbone, from which PEFT loads it; `None` for one that
-/// PEFT cannot load.
+/// PEFT cannot load. A hub id may end with `@` and a revision.
 ///
 /// # Errors
 ///
@@ -74,10 +74,12 @@ fn settings(changes: &[(Module, &LowRank)], config: &Qwen2Config, base: Option<&
         // A path is also a valid pattern, since its dots match themselves.
         differs.map(|(module, change)| (format!("^{}", module.path()), number(value(change)))).collect()
     };
+    let pinned = base.filter(|base| !Path::new(base).is_dir()).and_then(|base| base.split_once('@'));
     json!({
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": base,
+        "base_model_name_or_path": pinned.map(|(id, _)| id).or(base),
+        "revision": pinned.map(|(_, revision)| revision),
         "inference_mode": true,
         "r": number(rank),
         "lora_alpha": number(alpha),
@@ -121,4 +123,27 @@ fn most_common(values: impl Iterator<Item = f64>) -> Option<f64> {
 /// Returns an integral JSON number if possible, as PEFT's types expect.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < f64::from(u32::MAX) { json!(value as i64) } else { json!(value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_adapter_names_the_revision_of_its_backbone() {
+        let config = Qwen2Config::small([10, 8, 8, 1, 2, 1]);
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("a@b");
+        std::fs::create_dir(&directory).unwrap();
+        let directory = directory.to_str().unwrap();
+        for (base, id, revision) in [
+            (Some("me/tiny@v1"), Some("me/tiny"), Some("v1")),
+            (Some("me/tiny"), Some("me/tiny"), None),
+            (Some(directory), Some(directory), None),
+            (None, None, None),
+        ] {
+            let settings = settings(&[], &config, base);
+            assert_eq!((settings["base_model_name_or_path"].as_str(), settings["revision"].as_str()), (id, revision));
+        }
+    }
 }
