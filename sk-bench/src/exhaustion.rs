@@ -69,7 +69,7 @@ fn exhausted(size: usize) -> ! {
     let cure = if SERVES.load(Ordering::Relaxed) {
         "lower --memory, or use a smaller model"
     } else {
-        "use a smaller model, a shorter context or a smaller batch, such as fewer candidates (--n)"
+        "use a smaller model, a shorter context or a smaller batch (--n, or --batch of train)"
     };
     let _ = writeln!(rest, "error: out of memory: {} MiB more are needed; {cure}", size.div_ceil(1 << 20));
     let unused = rest.len();

@@ -478,6 +478,9 @@ pub(super) struct Tally {
     counts: BTreeMap<&'static str, usize>,
 }
 
+/// What the rows of a test file give.
+pub(super) const MEASURED: &str = "pairs to measure on";
+
 impl Tally {
     /// Counts a row.
     pub(super) fn count(&mut self, what: &'static str) {
@@ -489,14 +492,16 @@ impl Tally {
         self.counts.iter().map(|(&what, &count)| (what, count)).filter(|(what, _)| ![HELD, TRAINED].contains(what))
     }
 
-    /// Checks that there are some of `what`; the error says what the rows are instead.
+    /// Checks that there are some of `what`; the error says what the rows are instead, and what to do.
     pub(super) fn check(&self, what: &str, none: bool) -> Result<(), TrainError> {
         if !none {
             return Ok(());
         }
         let counts = self.counts.iter().map(|(what, count)| format!(", {count} {what}")).collect::<String>();
         let (files, rows) = (self.files.join(", "), self.rows);
-        let reason = format!("no {what}: {files}: {rows} rows{counts}; give more data, or another --held-out of `train`");
+        // A test file is not divided.
+        let cure = if what == MEASURED { "" } else { ", or another --held-out of `train`" };
+        let reason = format!("no {what}: {files}: {rows} rows{counts}; give more data{cure}");
         Err(TrainError::NoData { reason })
     }
 }

@@ -17,7 +17,7 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
 use super::{
-    data::{DataOptions, Excluded, Row, Tally},
+    data::{DataOptions, Excluded, MEASURED, Row, Tally},
     encoder::Encoder,
     error::TrainError,
     footprint::{self, TrainingPass},
@@ -225,8 +225,14 @@ impl DpoOptions {
     }
 
     /// Returns the bytes that the run takes at its largest pass, up to the step after which every
-    /// pair has occurred.
-    fn memory(&self, config: &Qwen2Config, train: &[Pair], order: &mut Order) -> u64 {
+    /// pair has occurred, or while it measures.
+    fn memory(
+        &self,
+        config: &Qwen2Config,
+        train: &[Pair],
+        order: &mut Order,
+        measured: impl Iterator<Item = TrainingPass>,
+    ) -> u64 {
         let pass = |group: &[usize]| {
             let sides = || group.iter().flat_map(|&index| [&train[index].chosen, &train[index].rejected]);
             let longest = sides().map(|side| side.ids.len()).max().unwrap_or(0);
@@ -234,7 +240,7 @@ impl DpoOptions {
         };
         let steps = order.steps(0..self.run.steps, self.pairs());
         let passes = steps.flat_map(|pairs| pairs.chunks(self.run.batch).map(pass).collect::<Vec<_>>());
-        footprint::of_adapter(config, self.precision, (&self.targets, self.rank), passes)
+        footprint::of_adapter(config, self.precision, (&self.targets, self.rank), passes.chain(measured))
     }
 
     /// Returns everything that determines the adapter of the run, its steps included.
@@ -247,7 +253,8 @@ impl DpoOptions {
         Ok(self.recipe(&checkpoint)?.value("steps", self.run.steps))
     }
 
-    /// Returns everything that determines the matrices after a step.
+    /// Returns everything that determines the matrices after a step, except the number of steps, on
+    /// which the learning rates depend.
     fn recipe(&self, backbone: &Checkpoint) -> Result<Recipe, TrainError> {
         let Self {
             // Covered by the backbone's digest.
@@ -330,13 +337,14 @@ pub fn train_dpo(
         let mut tally = Tally::default();
         let (rows, pairs): (Vec<Row>, Vec<Pair>) =
             read_pairs(path, &Excluded::default(), run.length, &encoder, &mut tally)?.into_iter().unzip();
-        tally.check("pairs to measure on", pairs.is_empty())?;
+        tally.check(MEASURED, pairs.is_empty())?;
         let left_out = tally.left_out().map(|(_, pairs)| pairs).sum();
         tests.push((pairs, left_out, rows.iter().filter(|row| split.asked.shares(row)).count()));
     }
     let (mut train, mut held_out) = split.without_rows();
     let mut order = Order::new(run.seed, &train);
-    let memory = options.memory(&config, &train, &mut order);
+    let measured = tests.iter().map(|(pairs, ..)| pairs).chain([&held_out]).flat_map(|pairs| measuring(pairs, run.batch));
+    let memory = options.memory(&config, &train, &mut order, measured);
     let free = free_memory().filter(|_| is_cpu(device));
     let remedy = "use --precision bf16, a smaller --batch with --accumulate, a shorter --length, or another --device";
     check_room(device, memory, free).map_err(|shortage| TrainError::Memory { shortage, remedy })?;
@@ -412,6 +420,8 @@ pub fn train_dpo(
     let measured = measure(&plain, &matrices, options, &held_out)?;
     report(DpoEvent::HeldOut { step, report: measured });
     TrainError::check_loss(step, measured.loss)?;
+    let base = Some(&options.base[..]).filter(|base| !assets::is_dir(Path::new(base)));
+    hf::save_adapter(&matrices.adapter(&config, &options.targets, scale), &config, base, &options.output)?;
     for (test, (pairs, left_out, asked)) in tests.iter_mut().enumerate() {
         let mut all: Vec<&mut Pair> = pairs.iter_mut().collect();
         all.chunks_mut(run.batch).for_each(|group| set_reference(&plain, group));
@@ -422,10 +432,6 @@ pub fn train_dpo(
             report: measure(&plain, &matrices, options, pairs)?,
         });
     }
-    // PEFT has no revision of the backbone.
-    let base = if Path::new(&options.base).is_dir() { Some(options.base.as_str()) } else { options.base.split('@').next() };
-    let base = base.filter(|base| !assets::is_dir(Path::new(base)));
-    hf::save_adapter(&matrices.adapter(&config, &options.targets, scale), &config, base, &options.output)?;
     std::fs::remove_file(&path).map_err(|source| TrainError::io(&path, source))?;
     Ok(measured)
 }
@@ -489,12 +495,19 @@ fn check(options: &DpoOptions) -> Result<(), TrainError> {
     TrainError::check_positive("alpha", options.alpha)
 }
 
+/// Returns the passes that measure pairs. Without gradients, they hold the states of one layer at a
+/// time, so only their logits count, with one table more than there are.
+fn measuring(pairs: &[Pair], batch: usize) -> impl Iterator<Item = TrainingPass> {
+    let completion = |group: &[Pair]| group.iter().map(|pair| pair.chosen.completion + pair.rejected.completion).sum();
+    pairs.chunks(batch).map(move |group| TrainingPass { tokens: 0, completion: completion(group) })
+}
+
 /// The order of the pairs: each epoch is its own permutation, which depends on the seed and the
 /// epoch.
 ///
 /// The pairs of [`Order::WINDOW`] successive steps, or of as many as an epoch fills, are grouped by
-/// length, so that batches need little padding, and the order of these batches is drawn. More
-/// epochs would put the copies of a pair into one batch.
+/// length, so that batches need little padding, and the order of these batches is drawn. A window
+/// that begins in one epoch and ends in the next may put both copies of a pair into one batch.
 struct Order {
     seed: u64,
     epoch: usize,
@@ -647,6 +660,13 @@ mod tests {
         assert_eq!(steps.iter().flatten().collect::<BTreeSet<_>>().len(), pairs.len());
         assert_eq!(order.steps(0..5, 3).collect::<Vec<_>>(), steps[..5]);
         assert!((0..5).all(|step| order.step(step, 3) == steps[step as usize]));
+    }
+
+    #[test]
+    fn the_logits_of_measured_pairs_take_memory() {
+        let mut pairs = pairs(2..5);
+        pairs[2].chosen.completion = 300;
+        assert_eq!(measuring(&pairs, 2).map(|pass| pass.completion).collect::<Vec<_>>(), [4, 301]);
     }
 
     #[test]

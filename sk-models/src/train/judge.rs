@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf};
 use half::f16;
 
 use super::{
-    data::{DataOptions, Excluded, Row, Source, TRAINED, Tally},
+    data::{DataOptions, Excluded, MEASURED, Row, Source, TRAINED, Tally},
     error::TrainError,
     lbfgs,
     logistic::{sigmoid, softplus},
@@ -153,10 +153,12 @@ pub fn train_judge(options: &JudgeOptions) -> Result<JudgeReport, TrainError> {
                 tally.count(WORDLESS);
             }
         }
-        tally.check("pairs to measure on", pairs.deltas.is_empty())?;
+        tally.check(MEASURED, pairs.deltas.is_empty())?;
         let mut name = path.display().to_string();
-        if fitted > 0 {
-            name += &format!(" ({fitted} with a question of the training data)");
+        let left_out: usize = tally.left_out().map(|(_, count)| count).sum();
+        let notes = [(fitted, "with a question of the training data"), (left_out, "left out")];
+        for (count, what) in notes.into_iter().filter(|(count, _)| *count > 0) {
+            name += &format!(" ({count} {what})");
         }
         measured.push(pairs.measure(name, &weights));
     }

@@ -37,7 +37,8 @@ impl Recipe {
 
     /// Adds the options of a run that determine its steps.
     pub(super) fn run(self, run: &RunOptions) -> Self {
-        // A resumed run may run longer, and report and save at other steps.
+        // A resumed run may have another number of steps, whose learning rates it then takes, and
+        // report and save at other steps.
         let RunOptions {
             steps: _,
             evaluate_every: _,
