@@ -4,7 +4,8 @@
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
@@ -181,6 +182,8 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
         };
         Error::Input(format!("cannot listen at {address}: {error}{remedy}"))
     };
+    // The runtime's, and one that loads the models.
+    check_threads(WORKERS + 1).map_err(Error::starting_threads)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .max_blocking_threads(args.concurrent.min(WRITERS) + LOADERS)
@@ -203,6 +206,8 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
         }
     });
     let (parts, adapters) = args.parts(&mut config)?;
+    // The threads of the decoder are as many as the system starts. An answer needs one more.
+    check_threads(1).map_err(Error::starting_threads)?;
     server.open(parts, adapters);
     let page = if args.no_playground { String::new() } else { format!(" · a page to play with at http://{address}") };
     message::note(&format!("listening at http://{address}/v1{page} · Ctrl-C ends it after the answers under way"));
@@ -211,6 +216,16 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
     // A thread may still wait for a model server; its answer has been cut off.
     runtime.shutdown_background();
     served
+}
+
+/// Returns an error if the system does not start `count` threads at the same time. The runtime would
+/// panic.
+fn check_threads(count: usize) -> io::Result<()> {
+    let gate = Mutex::new(());
+    thread::scope(|scope| {
+        let _closed = gate.lock();
+        (0..count).try_for_each(|_| thread::Builder::new().spawn_scoped(scope, || drop(gate.lock())).map(drop))
+    })
 }
 
 /// Parses an origin in the form in which browsers send it.
