@@ -1,14 +1,10 @@
 //! The named choices of a scheme file.
 
 use std::fmt;
-use std::str::FromStr;
 
 use schemars::JsonSchema;
-use serde::de::{DeserializeOwned, IntoDeserializer, value::Error};
 use serde::{Deserialize, Serialize};
 use sk_core::{OperatingPoint, Standardize};
-
-use crate::suggest;
 
 /// Defines an enum whose variants are written in kebab case, with its conversion into a type of a
 /// library crate.
@@ -172,27 +168,20 @@ choices! {
     }
 }
 
-/// Parses a choice by name. The error names the closest known choice.
-fn named<T: DeserializeOwned>(what: &str, name: &str, known: &[&str]) -> Result<T, String> {
-    let read: Result<T, Error> = T::deserialize(name.into_deserializer());
-    read.map_err(|_| format!("unknown {what} \"{name}\"; {}", suggest::hint(name, known)))
-}
-
 impl Convention {
-    /// The names of the conventions.
-    pub const NAMES: [&str; 2] = ["sound", "paper"];
-}
-
-impl FromStr for Convention {
-    type Err = String;
-    fn from_str(name: &str) -> Result<Self, String> {
-        named("convention", name, &Self::NAMES)
-    }
+    /// The conventions by name.
+    pub const ALL: [(&'static str, Self); 2] = [("sound", Self::Sound), ("paper", Self::Paper)];
 }
 
 impl Preset {
-    /// The names of the operating points.
-    pub const NAMES: [&str; 5] = ["responsive", "hhh", "harmlessness", "helpfulness", "honesty"];
+    /// The operating points by name.
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("responsive", Self::Responsive),
+        ("hhh", Self::Hhh),
+        ("harmlessness", Self::Harmlessness),
+        ("helpfulness", Self::Helpfulness),
+        ("honesty", Self::Honesty),
+    ];
 
     /// Returns the default operating point under a convention: the published one under the paper's.
     pub(crate) fn of_convention(convention: Convention) -> Self {
@@ -200,12 +189,5 @@ impl Preset {
             Convention::Sound => Self::Responsive,
             Convention::Paper => Self::Hhh,
         }
-    }
-}
-
-impl FromStr for Preset {
-    type Err = String;
-    fn from_str(name: &str) -> Result<Self, String> {
-        named("preset", name, &Self::NAMES)
     }
 }

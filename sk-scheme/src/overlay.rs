@@ -274,8 +274,8 @@ impl Section<'_> {
         let mut base = base.clone();
         if let (true, Some(value)) = (slot == "normalizer" && kind == "cbn", self.table.get("convention")) {
             let convention = value.as_str().ok_or_else(|| self.mistyped("convention", "a string", value))?;
-            let refuse = |_: String| self.no_choice("convention", convention, &Convention::NAMES);
-            base.convention = convention.parse().map_err(refuse)?;
+            let refuse = |_: String| self.no_choice("convention", convention, &Convention::ALL.map(|(name, _)| name));
+            base.convention = suggest::choice("convention", convention, &Convention::ALL).map_err(refuse)?;
             self.table.remove("convention");
         }
         Ok(base)

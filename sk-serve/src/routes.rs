@@ -289,7 +289,7 @@ async fn ready(State(app): State<App>) -> Response {
 }
 
 async fn render(State(app): State<App>) -> String {
-    let (reserved, waiting) = app.service.load_figures();
+    let (reserved, waiting) = app.service.admission.load();
     metrics::gauge!("swiss_knife_reserved_bytes").set(reserved as f64);
     metrics::gauge!("swiss_knife_shared_prefix_bytes").set(app.service.parts.host.shared_bytes() as f64);
     metrics::gauge!("swiss_knife_kv_bytes").set(app.service.parts.host.held_bytes() as f64);

@@ -101,7 +101,7 @@ pub(crate) struct Service {
     given: Vec<String>,
     /// Held while an adapter is loaded, so that two requests cannot load the same name.
     pub(crate) loading: Arc<Mutex<()>>,
-    admission: Admission,
+    pub(crate) admission: Admission,
     draining: AtomicBool,
     /// Whether requests in progress end with an error.
     pub(crate) cut_off: watch::Sender<bool>,
@@ -163,7 +163,10 @@ impl Service {
         let is_named = named.is_some();
         steering.scheme = named.map(PathBuf::from).or(steering.scheme);
         if let Some(preset) = &asked.preset {
-            steering.preset = Some(preset.parse().map_err(|error: String| ApiError::invalid("swiss_knife.preset", error))?);
+            steering.preset = Some(
+                suggest::choice("preset", preset, &Preset::ALL)
+                    .map_err(|error| ApiError::invalid("swiss_knife.preset", error))?,
+            );
         }
         let edits = asked.set.iter().map(|text| field_edit(text)).collect::<Result<Vec<_>, _>>()?;
         if let Some(weights) = &asked.weights {
@@ -215,7 +218,7 @@ impl Service {
         if config.template.is_none() && !asked.blades.is_empty() {
             return Err(ApiError::fixed_blades("swiss_knife.blades"));
         }
-        config.check_start().and_then(|()| config.alignment()).map_err(wrong_alignment)?;
+        config.check_start().map_err(wrong_alignment)?;
         self.check_blades("swiss_knife.blades", config.blades.len())?;
         let candidates = config.proposal.draft().map_or(0, |draft| draft.candidates);
         if candidates > self.limits.candidates {
@@ -477,12 +480,6 @@ impl Service {
         answers.min(self.limits.concurrent).min(fit).max(1)
     }
 
-    /// Returns the bytes that are reserved, with what is set aside for the answer that waits next,
-    /// and the number of waiting requests.
-    pub(crate) fn load_figures(&self) -> (u64, usize) {
-        self.admission.load()
-    }
-
     /// Refuses all further requests.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
@@ -510,8 +507,7 @@ impl Service {
         let mut config = self.parts.steering.spec(self.parts.shipped).ok()?;
         self.seat_default(&mut config, &BTreeMap::new());
         self.seat(&mut config, &SteeringBody::default()).ok()?;
-        config.check_start().ok()?;
-        let spec = config.alignment().ok()?;
+        let spec = config.check_start().ok()?;
         Some((config, spec))
     }
 
@@ -546,7 +542,7 @@ impl Service {
             "max_new_tokens": self.limits.max_new_tokens,
             "blades": blades,
             "schemes": self.schemes().map(|(name, scheme)| json!({"name": name, "summary": scheme.summary().method})).collect::<Vec<_>>(),
-            "presets": Preset::NAMES,
+            "presets": Preset::ALL.map(|(name, _)| name),
             "defaults": {
                 "candidates": number("candidates").map(|candidates| candidates as usize),
                 "temperature": number("draft_temperature"),

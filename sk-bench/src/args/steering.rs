@@ -1,10 +1,9 @@
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, FromArgMatches};
 
 use super::model::Sources;
+use super::one_of;
 use super::output::positive;
 use crate::scheme::{Convention, FieldEdit, NamedWeights, Parameter, Preset, SchemeError, SchemeSpec, Steering, parameters};
 
@@ -46,13 +45,14 @@ pub struct OperatingArgs {
     ///
     /// `responsive` is hhh with a temperature of 0.25, at which the choice follows the weights.
     /// Under it, the model that ships drafts twelve candidates. The other points are published.
-    #[arg(long, value_name = "PRESET", value_parser = named::<Preset>(&Preset::NAMES))]
+    #[arg(long, value_name = "PRESET", value_parser = one_of(Preset::ALL.map(|(name, preset)| (name.into(), preset))))]
     pub preset: Option<Preset>,
     /// The rules for what the paper leaves open.
     ///
     /// `sound` keeps the paper's equations and fixes the defects of the published runs; `paper`
     /// does what they did.
-    #[arg(long, value_name = "CONVENTION", default_value_t, value_parser = named::<Convention>(&Convention::NAMES))]
+    #[arg(long, value_name = "CONVENTION", default_value_t,
+        value_parser = one_of(Convention::ALL.map(|(name, rule)| (name.into(), rule))))]
     pub convention: Convention,
     /// Numbers of the operating point and of drafting.
     #[command(flatten)]
@@ -106,13 +106,6 @@ impl FromArgMatches for NumberArgs {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
-}
-
-/// Returns a parser of names, which help and errors list.
-fn named<T: FromStr<Err = String> + Clone + Send + Sync + 'static>(
-    names: &'static [&'static str],
-) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(names).try_map(|name| name.parse())
 }
 
 impl OperatingArgs {
