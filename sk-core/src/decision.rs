@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Aggregator, Batch, Composite, Normalizer, ScoreError, ScoreTable, Selector, Simplex, SimplexError, StepError, Weighting,
@@ -34,11 +34,11 @@ impl fmt::Debug for Operators {
 }
 
 /// The results of the operators in a step.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// The weights that the rule for **w** returned, one per blade; empty if they equal the
     /// requested ones. Their sum scales the composites.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weights: Vec<f64>,
     /// Composite scores, one per candidate.
     pub mu: Vec<f64>,

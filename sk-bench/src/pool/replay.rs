@@ -33,11 +33,8 @@ struct RecordedStep {
     candidates: Vec<RecordedCandidate>,
     blades: Vec<ScoreTrace>,
     fluency: Option<Vec<f64>>,
-    mu: Vec<f64>,
-    sigma: Vec<f64>,
-    ratings: Vec<f64>,
-    probabilities: Vec<f64>,
-    chosen: usize,
+    #[serde(flatten)]
+    decision: Decision,
     /// Number of candidates before truncation, if not all were recorded.
     n: Option<usize>,
 }
@@ -111,7 +108,7 @@ impl Recording {
             }
         }
         let steps = self.steps.iter().zip(&choices).map(|((_, step), choices)| {
-            PoolStep::of((step.turn, step.step), driver, &step.decision(), choices, |index| {
+            PoolStep::of((step.turn, step.step), driver, &step.decision, choices, |index| {
                 let candidate = &step.candidates[index];
                 (shorten(&candidate.text, candidate.end), candidate.text.clone())
             })
@@ -131,18 +128,18 @@ impl RecordedStep {
         if let Some(index) = self.candidates.iter().position(|candidate| candidate.scored.is_some()) {
             return Err(format!("candidate {index} was dropped in a race, and arms cannot choose it"));
         }
-        let columns =
-            [("mu", &self.mu), ("sigma", &self.sigma), ("ratings", &self.ratings), ("probabilities", &self.probabilities)];
+        let Decision { mu, sigma, ratings, probabilities, chosen, .. } = &self.decision;
+        let columns = [("mu", mu), ("sigma", sigma), ("ratings", ratings), ("probabilities", probabilities)];
         let scores =
             self.blades.iter().flat_map(|blade| [("scores of a blade", &blade.mu), ("dispersions of a blade", &blade.sigma)]);
         let fluency = self.fluency.iter().map(|fluency| ("fluency", fluency));
         if let Some((what, values)) = columns.into_iter().chain(scores).chain(fluency).find(|(_, values)| values.len() != n) {
             return Err(format!("{} {what} for {n} candidates", values.len()));
         }
-        if self.chosen >= n {
-            return Err(format!("candidate {} is chosen of {n}", self.chosen));
+        if *chosen >= n {
+            return Err(format!("candidate {chosen} is chosen of {n}"));
         }
-        let batch = Batch::new(&self.mu, &self.sigma).map_err(|error| error.to_string())?;
+        let batch = Batch::new(mu, sigma).map_err(|error| error.to_string())?;
         if self.blades.is_empty() {
             return Err("the step has no scores of blades".to_owned());
         }
@@ -153,30 +150,18 @@ impl RecordedStep {
         if let Some(fluency) = &self.fluency {
             batch.with_fluency(fluency).map_err(|error| error.to_string())?;
         }
-        let mass: f64 = self.probabilities.iter().sum();
-        if self.probabilities.iter().any(|p| !(0.0..=1.0 + MASS).contains(p)) || (mass - 1.0).abs() > MASS {
+        let mass: f64 = probabilities.iter().sum();
+        if probabilities.iter().any(|p| !(0.0..=1.0 + MASS).contains(p)) || (mass - 1.0).abs() > MASS {
             return Err(format!("probabilities sum to {mass}, and replay needs all candidates; record the trace with `arms`"));
         }
         Ok(())
     }
 
-    /// Returns the recorded choice, without weights.
-    fn decision(&self) -> Decision {
-        Decision {
-            weights: Vec::new(),
-            mu: self.mu.clone(),
-            sigma: self.sigma.clone(),
-            ratings: self.ratings.clone(),
-            probabilities: self.probabilities.clone(),
-            chosen: self.chosen,
-        }
-    }
-
     /// Returns the midpoint of the uniform numbers that lead to the recorded choice.
     fn uniform(&self) -> f64 {
-        let before: f64 = self.probabilities[..self.chosen].iter().sum();
-        let total: f64 = self.probabilities.iter().sum();
-        (before + 0.5 * self.probabilities[self.chosen]) / total
+        let Decision { probabilities, chosen, .. } = &self.decision;
+        let before: f64 = probabilities[..*chosen].iter().sum();
+        (before + 0.5 * probabilities[*chosen]) / probabilities.iter().sum::<f64>()
     }
 
     /// Returns the recorded scores, adapted to the blades of an arm.
