@@ -343,7 +343,6 @@ pub(crate) fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedA
     let mut heads = heads::sources(config, &fitting, &args.blades, embedded)?;
     let mut adapters = adapter_sources(args, config)?;
     config.check_start()?;
-    config.alignment()?;
     for PlannedArm { name, config } in &mut *arms {
         let mut resolve = || {
             let own = sources_of(args, config)?;
@@ -351,7 +350,6 @@ pub(crate) fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedA
             join(&mut adapters, own.adapters)?;
             config.forget_foreign_weights();
             config.check_start()?;
-            config.alignment()?;
             Ok(())
         };
         resolve().map_err(|error: Error| error.within(format!("arm \"{name}\"")))?;
@@ -372,7 +370,6 @@ pub fn resolve(args: &Sources, config: &SchemeSpec) -> Result<(), Error> {
     let mut config = config.clone();
     sources_of(args, &mut config)?;
     config.check_start()?;
-    config.alignment()?;
     Ok(())
 }
 

@@ -208,10 +208,7 @@ impl SchemeSpec {
 
     /// Returns the place of the blade `old`, if `name` can take it.
     fn place_for(&self, old: &str, name: &str) -> Result<usize, SpecError> {
-        let unknown = || {
-            let seated = self.blades.iter().map(|blade| blade.name.as_str()).collect::<Vec<_>>().join(", ");
-            SpecError::Unknown { name: old.to_owned(), seated }
-        };
+        let unknown = || SpecError::Unknown { name: old.to_owned(), seated: self.seated().join(", ") };
         let place = self.blades.iter().position(|blade| blade.name == old).ok_or_else(unknown)?;
         if name != old && self.is_named(name) {
             return Err(SpecError::Duplicate { name: name.to_owned() });
@@ -251,19 +248,19 @@ impl SchemeSpec {
         lanes.len() + 1 + usize::from(drafts) + usize::from(falls_back)
     }
 
-    /// Checks a scheme with which a generation begins: a scheme of heads has a head, and the
+    /// Returns Ω of a scheme with which a generation begins: a scheme of heads has a head, and the
     /// correlations name seated blades. Later edits may unseat these blades.
     ///
     /// # Errors
-    /// If the template is a blade with a head and no blade with such a head is seated, or if
-    /// correlations name a missing blade.
-    pub fn check_start(&self) -> Result<(), SchemeError> {
+    /// If the template is a blade with a head and no blade with such a head is seated, if
+    /// correlations name a missing blade, or as [`alignment`](Self::alignment).
+    pub fn check_start(&self) -> Result<AlignmentSpec, SchemeError> {
         self.check_correlations()?;
         match self.template.as_ref().and_then(|template| template.rule.head_kind()) {
             Some(kind) if self.blades.iter().all(|blade| blade.rule.head_kind() != Some(kind)) => {
                 Err(SchemeError::NoHead { kind: BladeRule::kind_of_head(kind) })
             }
-            _ => Ok(()),
+            _ => self.alignment(),
         }
     }
 
@@ -397,10 +394,8 @@ impl SchemeSpec {
     /// Drops the override weights if they name none of the scheme's blades, since they then belong
     /// to another scheme.
     pub fn forget_foreign_weights(&mut self) {
-        let named = |name: &str| self.blades.iter().any(|blade| blade.name == name);
-        if self.weights.as_ref().is_some_and(|weights| !weights.names().any(named)) {
-            self.weights = None;
-        }
+        let weights = self.weights.take();
+        self.weights = weights.filter(|weights| weights.names().any(|name| self.seated().contains(&name)));
     }
 
     /// Checks every number, and that the slots are compatible.
@@ -426,13 +421,11 @@ impl SchemeSpec {
                 return Err(parameter(slot, reason));
             }
         }
-        self.weighting.build(&self.selector).map_err(|reason| parameter("weighting", reason))?;
         for blade in self.blades.iter().chain(&self.template) {
             blade.build().map_err(|error| parameter("blades", error))?;
         }
         BladeSpec::implicit_reward("", self.base.point.beta).build().map_err(|error| parameter("blades", error))?;
-        self.normalizer.build().map_err(|reason| parameter("normalizer", reason))?;
-        self.aggregator.build().map_err(|error| parameter("aggregator", error))?;
+        self.operators()?;
         if let AggregatorSpec::DivergenceMixture(mixture) = &self.aggregator {
             // The mixture inverts the derivative that the blades apply.
             for BladeSpec { name, rule, .. } in self.blades.iter().chain(&self.template) {
@@ -446,7 +439,6 @@ impl SchemeSpec {
                 }
             }
         }
-        self.selector.build().map_err(|error| parameter("selector", error))?;
         Ok(())
     }
 }

@@ -166,7 +166,6 @@ impl<'a> Subject<'a> {
                     (1..=args.random.random_blades).for_each(|k| config.seat(&format!("blade-{k}")));
                 }
                 config.check_start()?;
-                config.alignment()?;
                 let shapes = (backbone.as_path(), args.random.drafter_config.as_deref());
                 Models::random(
                     shapes,

@@ -131,7 +131,7 @@ impl Arm {
         let mut config = scheme.config.clone();
         let blamed = |error: Error| error.within(format!("scheme \"{name}\""));
         let parts = sources_of(&plan.models, &mut config).map_err(blamed)?;
-        let spec = config.check_start().and_then(|()| config.alignment()).map_err(|error| blamed(error.into()))?;
+        let spec = config.check_start().map_err(|error| blamed(error.into()))?;
 
         let seated: Vec<String> = spec.seats().iter().map(|seat| seat.name().to_string()).collect();
         let weighed = plan.weights.iter().flat_map(|weights| weights.by_name().keys());
