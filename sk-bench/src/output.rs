@@ -36,8 +36,10 @@ pub(crate) fn write_or_print(path: &Path, contents: impl AsRef<[u8]>) -> Result<
     write(path, contents)
 }
 
-/// Creates a folder, unless it exists and is empty.
-pub(crate) fn empty_folder(path: &Path) -> Result<(), Error> {
+/// Fills a folder, which is created unless it exists and is empty. After an error of `fill`, `undo`
+/// removes what it wrote, so that a second attempt finds the folder as the first did.
+pub(crate) fn fill_folder(path: &Path, fill: impl FnOnce() -> Result<(), Error>, undo: impl FnOnce()) -> Result<(), Error> {
+    let made = !path.exists();
     let taken = |what| Err(Error::Input(format!("{} is not {what}; give a new or an empty folder", path.display())));
     match fs::read_dir(path).map(|mut entries| entries.next().is_none()) {
         Ok(true) => Ok(()),
@@ -45,7 +47,13 @@ pub(crate) fn empty_folder(path: &Path) -> Result<(), Error> {
         Err(error) if error.kind() == ErrorKind::NotFound => fs::create_dir_all(path).map_err(Error::writing(path)),
         Err(error) if error.kind() == ErrorKind::NotADirectory && path.exists() => taken("a folder"),
         Err(error) => Err(Error::writing(path)(error)),
-    }
+    }?;
+    fill().inspect_err(|_| {
+        undo();
+        if made {
+            let _ = fs::remove_dir(path);
+        }
+    })
 }
 
 /// Returns the folder `swiss-knife` in a base folder of the user: the one in the environment variable

@@ -27,22 +27,15 @@ pub fn paper_size(k: usize) -> f64 {
 /// 1/m. The first coordinate varies slowest, in descending order. Three objectives at density 6
 /// give 28 points. Without objectives or at density 0, there are none.
 pub fn lattice(k: usize, density: usize) -> Vec<Vec<f64>> {
-    fn extend(k: usize, left: usize, prefix: &mut Vec<usize>, all: &mut Vec<Vec<usize>>) {
-        if k == 1 {
-            all.push(prefix.iter().copied().chain([left]).collect());
-            return;
-        }
-        for share in (0..=left).rev() {
-            prefix.push(share);
-            extend(k - 1, left - share, prefix, all);
-            prefix.pop();
-        }
+    if k == 0 || density == 0 {
+        return Vec::new();
     }
-    let mut all = Vec::new();
-    if k > 0 && density > 0 {
-        extend(k, density, &mut Vec::new(), &mut all);
+    let left = |shares: &[usize]| density - shares.iter().sum::<usize>();
+    let mut all: Vec<Vec<usize>> = vec![Vec::new()];
+    for _ in 1..k {
+        all = all.iter().flat_map(|shares| (0..=left(shares)).rev().map(move |share| [&shares[..], &[share]].concat())).collect();
     }
-    all.into_iter().map(|shares| shares.into_iter().map(|share| share as f64 / density as f64).collect()).collect()
+    all.iter().map(|shares| shares.iter().chain([&left(shares)]).map(|&share| share as f64 / density as f64).collect()).collect()
 }
 
 /// Returns C(m+K−1, K−1), the size of a [`lattice`] for K, m > 0; infinity if it exceeds the range of

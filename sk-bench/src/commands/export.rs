@@ -36,15 +36,8 @@ pub struct ExportArgs {
 pub(crate) fn run(args: &ExportArgs) -> Result<(), Error> {
     let embedded = assets::embedded().ok_or(ModelError::NothingEmbedded)?;
     let root = &args.directory;
-    let made = !root.exists();
-    output::empty_folder(root)?;
-    // The folder was empty, so a second attempt after an error finds it as the first did.
-    write(&embedded, root).inspect_err(|_| {
-        ["backbone", "drafter", "blades"].iter().for_each(|part| drop(fs::remove_dir_all(root.join(part))));
-        if made {
-            let _ = fs::remove_dir(root);
-        }
-    })
+    let undo = || ["backbone", "drafter", "blades"].iter().for_each(|part| drop(fs::remove_dir_all(root.join(part))));
+    output::fill_folder(root, || write(&embedded, root), undo)
 }
 
 /// Writes the models and blades to a folder.

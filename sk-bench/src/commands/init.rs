@@ -34,16 +34,9 @@ pub struct InitArgs {
 /// Writes the files and prints the commands that use them.
 pub(crate) fn run(args: &InitArgs) -> Result<(), Error> {
     let folder = &args.folder;
-    let made = !folder.exists();
-    output::empty_folder(folder)?;
     let files = FILES.map(|(name, _, text)| (folder.join(name), text.into()));
-    // The folder was empty, so a second attempt after an error finds it as the first did.
-    output::write_together(&files).inspect_err(|_| {
-        files.iter().for_each(|(path, _)| drop(fs::remove_file(path)));
-        if made {
-            let _ = fs::remove_dir(folder);
-        }
-    })?;
+    let undo = || files.iter().for_each(|(path, _)| drop(fs::remove_file(path)));
+    output::fill_folder(folder, || output::write_together(&files), undo)?;
     output::print_lines(&next(folder))
 }
 

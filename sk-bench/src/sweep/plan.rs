@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use sk_models::assets;
 
@@ -118,7 +117,9 @@ impl Plan {
         let (source, table) = source::Source::parse(&name, text, true)?;
         let mut sections = document::sections(&source, table, &SECTIONS)?;
 
-        let (output, seeds, traces) = sweep(or_empty(sections.remove("sweep"), &source))?;
+        let mut section = or_empty(sections.remove("sweep"), &source);
+        let (output, seeds, traces) = (output(&mut section)?, seeds(&mut section)?, section.flag("traces")?);
+        section.finish()?;
         let output = output.map_or_else(|| path.with_extension("jsonl"), |output| folder.join(output));
         let models = model(or_empty(sections.remove("model"), &source), &folder)?;
         let schemes =
@@ -174,14 +175,6 @@ impl Questions {
             None => Ok(prompts),
         }
     }
-}
-
-type SweepFields = (Option<String>, Option<Vec<u64>>, Option<bool>);
-
-fn sweep(mut section: Section<'_>) -> Result<SweepFields, SchemeError> {
-    let fields = (output(&mut section)?, seeds(&mut section)?, section.flag("traces")?);
-    section.finish()?;
-    Ok(fields)
 }
 
 /// Reads the path of an output.
@@ -269,31 +262,17 @@ pub(crate) fn steering(section: &mut Section<'_>, default: &str, folder: &Path) 
     let path = Path::new(&source);
     let is_path = path.extension().is_some() || path.components().count() != 1 || folder.join(path).is_file();
     let is_shipped = Shipped::named(&source).is_some();
-    let convention = section.choice("convention", "convention", parsed(&Convention::NAMES))?.unwrap_or_default();
+    let convention = section.choice("convention", "convention", Convention::ALL)?.unwrap_or_default();
     let set = section.strings("set")?.unwrap_or_default();
     let set: Result<Vec<FieldEdit>, String> = set.iter().map(|text| text.parse()).collect();
     Ok(Steering {
         scheme: Some(if is_path && !is_shipped { folder.join(path) } else { path.to_owned() }),
-        preset: section.choice("preset", "preset", parsed(&Preset::NAMES))?,
+        preset: section.choice("preset", "preset", Preset::ALL)?,
         convention,
         set: set.map_err(|reason| section.fault(reason))?,
         ..Steering::default()
     })
 }
-
-/// Returns each name with its parsed value.
-fn parsed<T: FromStr>(names: &'static [&'static str]) -> impl Iterator<Item = (&'static str, T)> {
-    names.iter().filter_map(|name| Some((*name, name.parse().ok()?)))
-}
-
-#[derive(Clone, Copy)]
-enum Points {
-    Paper,
-    Lattice,
-    Listed,
-}
-
-const POINTS: [(&str, Points); 3] = [("paper", Points::Paper), ("lattice", Points::Lattice), ("listed", Points::Listed)];
 
 /// Returns the blades that weights apply to by default: the blades of the plan's models, or else
 /// the bundled blades.
@@ -338,13 +317,13 @@ fn paper_vectors(blades: &[String]) -> Result<Vec<Weights>, String> {
 
 /// Reads a `[weights]` section.
 pub(crate) fn weights(mut section: Section<'_>, models: &Sources) -> Result<Vec<Weights>, SchemeError> {
-    let kind = section.choice("kind", "kind of weights", POINTS)?.unwrap_or(Points::Paper);
-    let weights: Result<Vec<Weights>, String> = match kind {
-        Points::Paper => {
+    let kinds = ["paper", "lattice", "listed"].map(|kind| (kind, kind));
+    let weights: Result<Vec<Weights>, String> = match section.choice("kind", "kind of weights", kinds)? {
+        None | Some("paper") => {
             let blades = section.strings("blades")?.unwrap_or_else(|| blades_of(models));
             paper_vectors(&blades)
         }
-        Points::Lattice => {
+        Some("lattice") => {
             let blades = section.strings("blades")?.unwrap_or_else(|| blades_of(models));
             let density = section.count("density")?.unwrap_or(0);
             let size = lattice_size(blades.len(), density);
@@ -354,7 +333,7 @@ pub(crate) fn weights(mut section: Section<'_>, models: &Sources) -> Result<Vec<
                 vectors(&blades, size, |k| lattice(k, density))
             }
         }
-        Points::Listed => {
+        Some(_) => {
             let list = section.vectors("list")?.unwrap_or_default();
             let names: BTreeSet<&String> = list.iter().flatten().map(|(name, _)| name).collect();
             let whole = |(entry, vector): (usize, &Vec<(String, f64)>)| {

@@ -6,6 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use serde::Deserialize;
+use sk_core::ScoreTrace;
 
 use super::{JudgePlan, Objective, ScoreSource, ServerPlan, TunePlan};
 use crate::Error;
@@ -178,19 +179,13 @@ fn ask<'a>(
 #[derive(Deserialize)]
 struct ScoredStep {
     candidates: Vec<ScoredCandidate>,
-    blades: Vec<ScoredBlade>,
+    blades: Vec<ScoreTrace>,
     chosen: usize,
 }
 
 #[derive(Deserialize)]
 struct ScoredCandidate {
     tokens: Vec<u32>,
-}
-
-#[derive(Deserialize)]
-struct ScoredBlade {
-    name: String,
-    mu: Vec<f64>,
 }
 
 /// Returns the error of a response without a trace, which the blades cannot score.
@@ -228,7 +223,7 @@ mod tests {
     fn a_blade_is_worth_its_score_per_token() {
         let step = |tokens: &str, mu: &str, chosen: usize| {
             format!(
-                r#"{{"candidates":[{{"tokens":[1]}},{{"tokens":{tokens}}}],"blades":[{{"name":"calm","mu":{mu}}}],"chosen":{chosen}}}"#
+                r#"{{"candidates":[{{"tokens":[1]}},{{"tokens":{tokens}}}],"blades":[{{"name":"calm","weight":1,"mu":{mu},"sigma":[0,0]}}],"chosen":{chosen}}}"#
             )
         };
         let lines = format!("{}\n{}\n", step("[1,2,3]", "[9, 0.5]", 1), step("[1,2]", "[2.5, 9]", 0));
