@@ -10,16 +10,12 @@ use crate::{AdapterRack, RemoteError};
 /// All requests of a step are concurrent. Nothing needs to be committed, since the servers keep
 /// what they have read in their own caches.
 pub(crate) struct RemoteBackbone {
-    reader: Reader,
-    adapters: AdapterRack,
-    instructions: InstructionRack,
+    pub(crate) reader: Reader,
+    pub(crate) adapters: AdapterRack,
+    pub(crate) instructions: InstructionRack,
 }
 
 impl RemoteBackbone {
-    pub(crate) fn new(reader: Reader, adapters: AdapterRack, instructions: InstructionRack) -> Self {
-        Self { reader, adapters, instructions }
-    }
-
     fn lanes(&self, context: &[TokenId], policies: &[Policy]) -> Result<Vec<Lane>, RemoteError> {
         let own = Arc::new(context.to_vec());
         let lane = |policy: &Policy| match policy {

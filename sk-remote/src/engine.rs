@@ -6,7 +6,7 @@ use sk_core::{BoxError, DraftModel, Drafting, Engine, Generation, InstructionRac
 use crate::backbone::RemoteBackbone;
 use crate::check::Checker;
 use crate::drafter::{DrafterConfig, RemoteDrafter};
-use crate::fleet::{Answered, Fleet, Request};
+use crate::fleet::{Answered, Fleet, Lease, Request};
 use crate::http::agent;
 use crate::reader::Reader;
 use crate::vocabulary::RemoteVocabulary;
@@ -278,11 +278,13 @@ impl RemoteEngine {
                 Box::new(RemoteDrafter::new(reader, config))
             }
             Drafting::Vocabulary { prior, head } => {
-                let amateur = (prior == Prior::Drafter).then(drafter_reader);
-                Box::new(RemoteVocabulary::new(backbone_reader(), prior, amateur, head, end_of_text))
+                let (backbone, amateur) = (backbone_reader(), (prior == Prior::Drafter).then(drafter_reader));
+                let home = Lease::new(&backbone.fleet);
+                Box::new(RemoteVocabulary { backbone, prior, amateur, head, end_of_text, home })
             }
         };
-        let backbone = RemoteBackbone::new(backbone_reader(), self.adapters.clone(), self.instructions.clone());
+        let (adapters, instructions) = (self.adapters.clone(), self.instructions.clone());
+        let backbone = RemoteBackbone { reader: backbone_reader(), adapters, instructions };
         Ok(Generation { backbone: Box::new(backbone), proposal })
     }
 }

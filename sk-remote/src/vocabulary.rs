@@ -19,28 +19,17 @@ const MOST: usize = 20;
 /// divided by their sum, and the candidates are [marked](Candidates::head). Nothing is sampled. A
 /// step costs one request, and another one for the amateur of contrastive decoding.
 pub(crate) struct RemoteVocabulary {
-    backbone: Reader,
-    prior: Prior,
+    pub(crate) backbone: Reader,
+    pub(crate) prior: Prior,
     /// The model whose log-probabilities the candidates have, if it is the drafter.
-    amateur: Option<Reader>,
-    head: VocabularyHead,
-    end_of_text: Arc<[TokenId]>,
+    pub(crate) amateur: Option<Reader>,
+    pub(crate) head: VocabularyHead,
+    pub(crate) end_of_text: Arc<[TokenId]>,
     /// The server that has cached the context.
-    home: Lease,
+    pub(crate) home: Lease,
 }
 
 impl RemoteVocabulary {
-    pub(crate) fn new(
-        backbone: Reader,
-        prior: Prior,
-        amateur: Option<Reader>,
-        head: VocabularyHead,
-        end_of_text: Arc<[TokenId]>,
-    ) -> Self {
-        let home = Lease::new(&backbone.fleet);
-        Self { backbone, prior, amateur, head, end_of_text, home }
-    }
-
     /// Returns the most probable next tokens with their log-probabilities, in descending order.
     fn most_likely(&mut self, prefix: &Prefix) -> Result<Vec<(TokenId, f32)>, RemoteError> {
         let tops = if self.head.top_k() == 0 { MOST } else { self.head.top_k().min(MOST) };

@@ -18,7 +18,6 @@ use super::scheduler::{Job, PassKey, Scheduler};
 use crate::config::Qwen2Config;
 use crate::device::DeviceFailure;
 use crate::lora::{AdapterError, LoraAdapter};
-use crate::precision::Precision;
 
 /// The properties of an engine.
 pub(super) trait EngineProperties: fmt::Debug + Send + Sync {
@@ -26,8 +25,6 @@ pub(super) trait EngineProperties: fmt::Debug + Send + Sync {
     fn config(&self) -> &Qwen2Config;
     /// Returns the device that holds the weights.
     fn device(&self) -> Device;
-    /// Returns the precision of the weights.
-    fn precision(&self) -> Precision;
     /// Returns the number formats in memory.
     fn formats(&self) -> Formats;
     /// Returns the bytes of the weights in memory.

@@ -243,7 +243,11 @@ impl Decoder {
     /// Returns the precision of the weights.
     #[must_use]
     pub fn precision(&self) -> Precision {
-        self.engine.precision()
+        match self.engine.formats().weights {
+            DType::BF16 => Precision::Bf16,
+            DType::I8 => Precision::Int8,
+            _ => Precision::F32,
+        }
     }
 
     /// Returns the shape of the model.

@@ -34,24 +34,18 @@ struct HeadConfig {
     attribute: String,
 }
 
-impl HeadConfig {
-    fn read(directory: &Path) -> Result<Self, CheckpointError> {
-        read_json(&directory.join(CONFIG_FILE))
-    }
-}
-
 /// Returns the kind of the head in a directory without reading its weights.
 ///
 /// # Errors
 ///
 /// If `head_config.json` is missing or malformed, or the kind is unknown.
 pub fn head_kind(directory: &Path) -> Result<HeadKind, CheckpointError> {
-    HeadConfig::read(directory).map(|config| config.kind)
+    read_json::<HeadConfig>(&directory.join(CONFIG_FILE)).map(|config| config.kind)
 }
 
 /// Reads the head in a directory for the given backbone.
 pub(super) fn load_head(directory: &Path, config: &Qwen2Config) -> Result<Head, CheckpointError> {
-    let HeadConfig { kind, attribute } = HeadConfig::read(directory)?;
+    let HeadConfig { kind, attribute } = read_json(&directory.join(CONFIG_FILE))?;
     let files = TensorFiles::open_file(&directory.join(WEIGHTS_FILE), HINT)?;
     files.refuse_unknown(|name| name == WEIGHT || name == BIAS)?;
     let weight = files.read(WEIGHT, &[config.hidden_size])?;

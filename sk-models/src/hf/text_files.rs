@@ -33,7 +33,8 @@ pub struct TextFiles {
     pub context_limit: Option<usize>,
 }
 
-/// The fields of `config.json` that concern text, whatever the architecture.
+/// The fields of `config.json` that concern text, whatever the architecture. `generation_config.json`
+/// may have the last.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct RawConfig {
@@ -41,17 +42,6 @@ struct RawConfig {
     max_position_embeddings: Option<usize>,
     #[serde(deserialize_with = "json::ids")]
     eos_token_id: Vec<u32>,
-}
-
-/// Returns the tokens that end a response by `generation_config.json`, if there is such a file.
-fn generation_ends(directory: &Path) -> Result<Vec<u32>, CheckpointError> {
-    #[derive(Default, Deserialize)]
-    struct GenerationConfig {
-        #[serde(default, deserialize_with = "json::ids")]
-        eos_token_id: Vec<u32>,
-    }
-    let config: GenerationConfig = read_json_or_default(&directory.join("generation_config.json"))?;
-    Ok(config.eos_token_id)
 }
 
 impl TextFiles {
@@ -67,7 +57,8 @@ impl TextFiles {
             let reason = format!("vocab_size is {}, more than any model has", config.vocab_size);
             return Err(CheckpointError::Json { path, source: serde_json::Error::custom(reason) });
         }
-        let mut end_of_text = generation_ends(directory)?;
+        let generation: RawConfig = read_json_or_default(&directory.join("generation_config.json"))?;
+        let mut end_of_text = generation.eos_token_id;
         end_of_text.extend(config.eos_token_id);
         end_of_text.extend(TURN_ENDS.iter().filter_map(|token| tokenizer.id_of(token)));
         end_of_text.sort_unstable();

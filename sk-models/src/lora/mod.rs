@@ -208,11 +208,11 @@ pub enum AdapterError {
 #[derive(Debug, Clone)]
 pub struct LaneDelta {
     /// `[G, in, P·r]`: the matrices A of P targets side by side.
-    a: Tensor<3>,
+    pub(crate) a: Tensor<3>,
     /// `[G, r, Σ out]`: the matrices B side by side, multiplied by the scale.
-    b: Tensor<3>,
+    pub(crate) b: Tensor<3>,
     /// The output width of each target.
-    widths: Vec<usize>,
+    pub(crate) widths: Vec<usize>,
 }
 
 impl LaneDelta {
@@ -229,22 +229,6 @@ impl LaneDelta {
         };
         let changes = self.widths.iter().enumerate().map(change).collect();
         joined(changes, 1).reshape([all, output])
-    }
-
-    /// Returns the first matrices, `[G, in, P·r]`.
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    pub(crate) fn first(&self) -> &Tensor<3> {
-        &self.a
-    }
-
-    /// Returns the second matrices, `[G, r, Σ out]`, and the output width of each target.
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    pub(crate) fn second(&self) -> (&Tensor<3>, &[usize]) {
-        (&self.b, &self.widths)
-    }
-
-    fn lanes(&self) -> usize {
-        self.a.dims()[0]
     }
 
     /// Returns the update of one target.
@@ -446,8 +430,7 @@ impl<'a> Lanes<'a> {
         product: impl Fn(Tensor<4>, Tensor<4>) -> Tensor<4>,
     ) -> Option<Tensor<2>> {
         let delta = self.stack?.embed_tokens.as_ref()?;
-        let lanes = delta.lanes();
-        let [_, vocab, rank] = delta.a.dims();
+        let [lanes, vocab, rank] = delta.a.dims();
         let [batch, length] = tokens.dims();
         let per_lane = batch * length / lanes;
         let device = tokens.device();

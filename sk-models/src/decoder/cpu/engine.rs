@@ -38,10 +38,6 @@ impl EngineProperties for CpuEngine {
         Device::flex()
     }
 
-    fn precision(&self) -> Precision {
-        self.precision
-    }
-
     fn formats(&self) -> Formats {
         let weights = match self.precision {
             Precision::F32 => DType::F32,

@@ -3,7 +3,7 @@
 use std::slice;
 use std::sync::{Arc, PoisonError, Weak};
 
-use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
 
 use super::attention::PassInput;
@@ -19,7 +19,6 @@ use crate::decoder::logits::Logits;
 use crate::decoder::scheduler::PassKey;
 use crate::device::{DeviceFailure, block_recording, if_only_user, register_thread};
 use crate::lora::{AdapterError, AdapterStack, Lanes, LoraAdapter};
-use crate::precision::Precision;
 
 /// The capacity of a new prefix in tokens. It is doubled as needed.
 const CAPACITY: usize = 256;
@@ -53,10 +52,6 @@ impl EngineProperties for GpuEngine {
 
     fn device(&self) -> Device {
         self.embedding.device()
-    }
-
-    fn precision(&self) -> Precision {
-        if self.weight_format() == DType::BF16 { Precision::Bf16 } else { Precision::F32 }
     }
 
     fn formats(&self) -> Formats {

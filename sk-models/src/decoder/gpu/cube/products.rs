@@ -248,7 +248,7 @@ pub(in crate::decoder::gpu) fn low_rank(x: &Tensor<2>, delta: &LaneDelta) -> Ten
 fn low(x: &Tensor<2>, delta: &LaneDelta) -> Tensor<4> {
     /// Enough cubes for a few rows, and few pieces for [`spread_kernel`] to add up.
     const PIECE: usize = 512;
-    let ((x, x_stride), (first, stride)) = (by_rows(floats(x.clone())), by_rows(floats(delta.first().clone())));
+    let ((x, x_stride), (first, stride)) = (by_rows(floats(x.clone())), by_rows(floats(delta.a.clone())));
     let [lanes, depth, columns] = first.meta.shape().dims();
     let (rows, pieces) = (x.meta.shape()[0] / lanes, depth.div_ceil(PIECE));
     let out = empty(&x, [lanes, pieces, rows, columns], DType::F32);
@@ -280,11 +280,10 @@ fn low(x: &Tensor<2>, delta: &LaneDelta) -> Tensor<4> {
 fn spread(low: Tensor<4>, delta: &LaneDelta) -> Tensor<2> {
     /// Units of a cube.
     const UNITS: usize = 128;
-    let (second, widths) = delta.second();
-    let ((low, low_stride), (second, stride)) = (by_rows(floats(low)), by_rows(floats(second.clone())));
+    let ((low, low_stride), (second, stride)) = (by_rows(floats(low)), by_rows(floats(delta.b.clone())));
     let [lanes, pieces, rows, _] = low.meta.shape().dims();
     let [_, rank, columns] = second.meta.shape().dims();
-    let [one, two, three] = std::array::from_fn(|part| widths.get(part).copied().unwrap_or(0));
+    let [one, two, three] = std::array::from_fn(|part| delta.widths.get(part).copied().unwrap_or(0));
     let out = empty(&low, [lanes * rows, columns], DType::F32);
     let units = UNITS.min(1 << low.client.properties().hardware.max_units_per_cube.max(1).ilog2());
     let shape = Spread { rows: 16, columns: 4, terms: 32, units };
