@@ -13,7 +13,8 @@ use crate::message;
 
 /// Maximum timeout of a request: one year. A longer one could overflow the deadline.
 const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// Refusals of a server that limits the rate, per attempt, that do not count as attempts.
+/// How many refusals of a server that limits the rate do not count as attempts, for each attempt that
+/// a question has.
 const SPARED: u32 = 10;
 /// Maximum number of bytes read of a response.
 const LONGEST: u64 = 8 << 20;

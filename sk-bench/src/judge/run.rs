@@ -52,7 +52,7 @@ pub struct Answer<'a> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Outcome<'a> {
-    /// The answers: first those found in the file, then new ones. Unanswered questions are missing.
+    /// The answers found in the file, then the new ones. Unanswered questions have none.
     pub answers: Vec<Answer<'a>>,
     /// How many of them were found in the file.
     pub resumed: usize,
@@ -195,8 +195,8 @@ impl<'a> Panel<'a> {
         (0..self.passes).flat_map(of_pass).collect()
     }
 
-    /// Returns the place among the questions of the one that a record answers, if it is asked.
-    /// `response` is the place of its response.
+    /// Returns the index of the question that a record answers, or `None` if it is not asked.
+    /// `response` is the index of its response.
     fn position(&self, response: usize, record: &Judged) -> Option<usize> {
         let is_asked = |rubric: &&Rubric| rubric.name == record.rubric && rubric.version == record.rubric_version;
         let rubric = self.rubrics.iter().position(is_asked)?;

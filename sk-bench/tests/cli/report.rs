@@ -99,7 +99,7 @@ fn a_full_disk_changes_no_table_of_an_earlier_report() {
     assert_eq!(files(), before);
 }
 
-/// A container shares single files with its host like this. They cannot be replaced.
+/// A container shares a single file with its host by mounting it. Such a file cannot be replaced.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_mounted_file_is_overwritten() {
