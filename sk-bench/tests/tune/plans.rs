@@ -66,6 +66,14 @@ fn an_objective_is_scored_by_the_axis_with_its_name() {
 }
 
 #[test]
+fn an_objective_of_a_judge_is_searched_at_the_vertex_of_the_blade_that_it_names() {
+    let plan = parse("[judge]\noffline = true\n[objectives.quality]\n[objectives.helpful]\naxis = \"safety\"\n").unwrap();
+    let vertices: Vec<String> = plan.searches.iter().map(|search| search.weights[0].to_string()).collect();
+    let at = |name: &str| vertices.iter().filter(|weights| weights.contains(&format!("{name}=1"))).count();
+    assert_eq!((vertices.len(), at("helpful"), at("harmless")), (2, 2, 0), "{vertices:?}");
+}
+
+#[test]
 fn a_scheme_that_lists_its_blades_is_searched_at_their_vertices() {
     let folder = tempfile::tempdir().unwrap();
     let shipped = include_str!("../../../sk-scheme/schemes/swiss-knife.toml");

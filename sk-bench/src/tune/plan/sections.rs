@@ -167,6 +167,18 @@ pub(super) fn objectives(section: Section<'_>, scoring: &ScoreSource) -> Result<
     section.sections("objective")?.into_iter().map(objective).collect()
 }
 
+/// Returns the blade at whose vertex the search for an objective runs: with a judge, the blade of
+/// its name, or else the one that its axis names; without, the blade that scores it.
+fn vertex_of<'a>(objective: &'a Objective, scoring: &'a ScoreSource, blades: &'a [String]) -> &'a str {
+    let ScoreSource::Judge { objectives: by, .. } = scoring else { return &objective.blade };
+    let axis = by.objectives.iter().find(|axis| objective.axis.as_ref() == Some(&axis.name));
+    let steers = axis.and_then(|axis| by.blades.iter().find(|blade| blade.name == axis.blade()));
+    let of_axis = |name: &&String| steers.is_some_and(|blade| blade.is_called(name));
+    let named = |own: &String| blades.iter().find(|name| *name == own);
+    let vertex = named(&objective.name).or_else(|| named(&objective.blade)).or_else(|| blades.iter().find(of_axis));
+    vertex.unwrap_or(&objective.blade)
+}
+
 /// Returns the searches for the objectives.
 ///
 /// A search for one objective uses the weights of that objective, or by default the vertex of its
@@ -208,9 +220,8 @@ pub(super) fn searches(
                 return Err(refused("objectives", &reason));
             }
             let each = objectives.into_iter().map(|(objective, weights)| {
-                let own =
-                    if !scoring.is_judge() || !blades.contains(&objective.name) { &objective.blade } else { &objective.name };
-                let none = if *own == objective.name {
+                let own = vertex_of(&objective, scoring, blades);
+                let none = if own == objective.name {
                     format!("objective \"{own}\": no blade of that name; give it weights")
                 } else {
                     let hint = crate::suggest::hint(own, blades.iter().map(String::as_str));
