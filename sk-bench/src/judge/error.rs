@@ -21,10 +21,10 @@ pub enum JudgeError {
     #[error("{0}")]
     Invalid(String),
     /// A response that differs from the one judged earlier under the same id.
-    #[error("{}: response \"{id}\" was judged with another {what}; judge into a new file", path.display())]
+    #[error("{}: response \"{id}\" was judged with another {what}; judge into a new file, or give the plan another output", path.display())]
     Changed { path: PathBuf, id: String, what: &'static str },
     /// A response that another judge has judged.
-    #[error("{}: response \"{id}\" was judged by {judge}; judge into a new file", path.display())]
+    #[error("{}: response \"{id}\" was judged by {judge}; judge into a new file, or give the plan another output", path.display())]
     AnotherJudge { path: PathBuf, id: String, judge: String },
     /// A scale that log-probability scoring does not support.
     #[error("scale {scale}: log-probability scoring needs scores of one digit, such as 1-5")]

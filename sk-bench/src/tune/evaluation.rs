@@ -71,7 +71,8 @@ impl<'p> SweepTrials<'p> {
             Err(Error::Judge(JudgeError::Interrupted)) => return Ok(None),
             scored => scored.map_err(failed)?,
         };
-        Ok(Some(worth(&records, objectives, &scored)))
+        let judgements = matches!(self.scorer, Scorer::Judge { .. }).then_some(journal);
+        Ok(Some(Worth { judgements, ..worth(&records, objectives, &scored) }))
     }
 }
 
@@ -97,5 +98,5 @@ fn worth(records: &[SweepRecord], objectives: &[Objective], scored: &[Vec<Option
         (0..objectives.len()).any(|place| scores[place].is_none() && counts(place, record))
     };
     let unscored = records.iter().zip(scored).filter(lacks).count();
-    Worth { scores: (0..objectives.len()).map(mean).collect(), responses: records.len(), unscored }
+    Worth { scores: (0..objectives.len()).map(mean).collect(), responses: records.len(), unscored, judgements: None }
 }

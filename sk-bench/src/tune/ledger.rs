@@ -154,12 +154,18 @@ impl Ledger {
 
     /// Returns the error for the next trial of a search if none of its responses has a score on an
     /// objective.
-    pub(super) fn no_score(&self, search: usize, objective: usize, responses: usize) -> Error {
+    pub(super) fn no_score(&self, search: usize, objective: usize, judgements: Option<&Path>) -> Error {
         let (of, objectives, trials) = &self.searches[search];
         let (trial, search, objective) = (trials.len(), &of.name, &objectives[objective]);
+        let reason = match judgements {
+            Some(file) => {
+                let file = file.display();
+                format!("the judge abstained on all that count for it; {file} has its replies; remove this file to ask again")
+            }
+            None => "they are empty".to_owned(),
+        };
         Error::Input(format!(
-            "trial {trial} of \"{search}\" has no score for \"{objective}\": none of its {responses} responses was scored; the judge \
-             abstained, or they are empty"
+            "trial {trial} of \"{search}\" has no score for \"{objective}\": none of its responses was scored; {reason}"
         ))
     }
 

@@ -1,5 +1,6 @@
 //! The main loop of a tuning process.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use super::{Ledger, Trial};
@@ -17,6 +18,8 @@ pub struct Worth {
     /// Number of responses without a score on an objective that they count for. They are left out
     /// of its mean.
     pub unscored: usize,
+    /// The file of the judgements, if a judge scores the responses.
+    pub judgements: Option<PathBuf>,
 }
 
 /// The progress of tuning.
@@ -63,7 +66,7 @@ pub fn run(
             let Some(worth) = evaluate(search, trial, &point)? else { return Ok(()) };
             let without = worth.scores.iter().position(Option::is_none);
             if let (Some(objective), true) = (without, ledger.trials(search).iter().all(|trial| !trial.is_scored())) {
-                return Err(ledger.no_score(search, objective, worth.responses));
+                return Err(ledger.no_score(search, objective, worth.judgements.as_deref()));
             }
             ledger.append(search, &point, &worth, start.elapsed().as_secs_f64())?;
             watch(TuneProgress { search, done: done(ledger), total, last: ledger.trials(search).last() });

@@ -39,8 +39,8 @@ impl Scorer {
     /// Returns the scorer of a plan, with the rubrics of the axes that the plan's objectives use.
     ///
     /// # Errors
-    /// If the judge endpoint is not a valid URL, the server does not report its model, or the
-    /// models of an offline judge cannot be loaded.
+    /// If the judge endpoint is not a valid URL, the server does not report its model, the models
+    /// of an offline judge cannot be loaded, or it has none for an axis.
     pub fn of(plan: &TunePlan) -> Result<Self, Error> {
         let ScoreSource::Judge { judge, objectives } = &plan.scoring else { return Ok(Self::Blades) };
         let mut objectives = objectives.clone();
@@ -60,6 +60,14 @@ impl Scorer {
                 let nothing = || Error::Input("this build of the program holds no judge; name its models in [judge]".to_owned());
                 let judge = OfflineJudge::load(&folder.ok_or_else(nothing)?, &all)?;
                 objectives.rubrics.retain(|rubric| rubric.model.is_some());
+                let has = |rubric: &Rubric, axis: &str| all.of_rubric(&rubric.name).any(|objective| objective.name == axis);
+                let is_scored = |axis: &str| objectives.rubrics.iter().any(|rubric| has(rubric, axis));
+                if let Some(axis) = searched.into_iter().find(|axis| !is_scored(axis)) {
+                    return Err(Error::Input(format!(
+                        "axis \"{axis}\": the offline judge cannot score it, because no rubric of it names a preference model; give one \
+                         of them a model, or use an endpoint"
+                    )));
+                }
                 Ok(Self::Judge { judge: Box::new(judge), objectives, concurrency: 1 })
             }
             JudgePlan::Server(server) => {
@@ -157,7 +165,8 @@ fn ask<'a>(
     concurrency: usize,
     journal: &Path,
 ) -> Result<BTreeMap<&'a str, RubricScores<'a>>, JudgeError> {
-    let (mut scores, mut unanswered, mut trouble): (BTreeMap<&str, RubricScores<'_>>, _, _) = (BTreeMap::new(), 0, None);
+    let mut scores: BTreeMap<&str, RubricScores<'_>> = BTreeMap::new();
+    let (mut unanswered, mut trouble) = (0, None);
     for (rubrics, responses) in questions {
         let panel = Panel { responses, objectives, rubrics, passes: 1, concurrency };
         let outcome = judge_all(&panel, judge, journal, &|_| ())?;

@@ -244,10 +244,15 @@ fn a_judge_that_never_answers_ends_the_search_at_its_first_trial() {
     let bench = bench(&server, "model = \"m\"\n");
     let error = refused(&bench, &[], 2);
     assert!(error.contains("trial 0 of \"harmless\"") && error.contains("the judge abstained"), "{error}");
+    let journal = bench.path("plan.trials").join("harmless-000.judged.jsonl");
+    assert!(journal.is_file() && error.contains(&format!("{} has its replies", journal.display())), "{error}");
     assert_eq!(bench.lines(), 0);
     let asked = server.requests().len();
     assert_eq!(refused(&bench, &[], 2), error);
     assert_eq!(server.requests().len(), asked, "abstentions are kept");
+    fs::remove_file(journal).unwrap();
+    assert_eq!(refused(&bench, &[], 2), error);
+    assert_eq!(server.requests().len(), 2 * asked);
 }
 
 /// Runs the program and expects the given exit status, no standard output and one line of error.

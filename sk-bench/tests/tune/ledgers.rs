@@ -25,7 +25,8 @@ fn go_on(path: &Path, budget: usize) {
     let space = search("", 0, 1).space;
     // A score of the point, in place of generated responses.
     let score = |point: &[f64]| 1.0 / 3.0 - distance(&space, point, &OPTIMUM);
-    let evaluate = |_, _, point: &[f64]| Ok(Some(Worth { scores: vec![Some(score(point))], responses: 1, unscored: 0 }));
+    let evaluate =
+        |_, _, point: &[f64]| Ok(Some(Worth { scores: vec![Some(score(point))], responses: 1, unscored: 0, judgements: None }));
     run(&mut ledger, budget, evaluate, |_| ()).unwrap();
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sk_bench::Error;
 use sk_bench::scheme::SchemeError;
-use sk_bench::tune::{Dimension, Mode, ScoreSource, TunePlan};
+use sk_bench::tune::{Dimension, Mode, ScoreSource, Scorer, TunePlan};
 
 const PLAN: &str = "[prompts]\nsources = [\"tune.jsonl\"]\n[evaluation]\nsources = [\"later.jsonl\"]\n";
 
@@ -71,6 +71,27 @@ fn an_objective_of_a_judge_is_searched_at_the_vertex_of_the_blade_that_it_names(
     let vertices: Vec<String> = plan.searches.iter().map(|search| search.weights[0].to_string()).collect();
     let at = |name: &str| vertices.iter().filter(|weights| weights.contains(&format!("{name}=1"))).count();
     assert_eq!((vertices.len(), at("helpful"), at("harmless")), (2, 2, 0), "{vertices:?}");
+}
+
+#[test]
+fn an_axis_that_the_offline_judge_cannot_score_is_refused_before_the_search() {
+    let folder = tempfile::tempdir().unwrap();
+    let rubric = |name: &str, more: &str| {
+        format!(
+            "[[objectives]]\nname = \"{name}\"\n[[rubrics]]\nname = \"{name}\"\ncriterion = \"How {name} is it?\"\n\
+             low = \"not\"\nmiddle = \"so so\"\nhigh = \"very\"\n{more}"
+        )
+    };
+    let own = rubric("kind", "model = \"harmless\"\n") + &rubric("fine", "");
+    std::fs::write(folder.path().join("own.toml"), own).unwrap();
+    let plan = |name: &str| {
+        let judge = "[judge]\noffline = true\nobjectives = \"own.toml\"\n";
+        let plan = format!("{PLAN}{judge}[objectives.{name}]\nweights = [{{ helpful = 1 }}]\n");
+        TunePlan::parse(&folder.path().join("p.toml"), &plan).unwrap()
+    };
+    assert!(Scorer::of(&plan("kind")).is_ok());
+    let error = Scorer::of(&plan("fine")).err().unwrap().to_string();
+    assert!(error.contains("axis \"fine\"") && error.contains("no rubric of it names a preference model"), "{error}");
 }
 
 #[test]
