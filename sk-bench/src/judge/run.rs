@@ -58,6 +58,8 @@ pub struct Outcome<'a> {
     pub resumed: usize,
     /// Number of unanswered questions.
     pub unanswered: usize,
+    /// How many of them the server rejects.
+    pub rejected: usize,
     /// The error of the first unanswered question.
     pub trouble: Option<JudgeError>,
 }
@@ -125,7 +127,7 @@ pub fn judge_all<'a>(
     watch(Event::Begun { total, resumed });
 
     let next = AtomicUsize::new(0);
-    let outcome = Outcome { answers, resumed, unanswered: 0, trouble: None };
+    let outcome = Outcome { answers, resumed, unanswered: 0, rejected: 0, trouble: None };
     let state = Mutex::new(State { outcome, in_a_row: 0, fatal: None });
     let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
     let ask = |Answer { response, rubric, pass, .. }: Answer<'a>| {
@@ -153,9 +155,11 @@ pub fn judge_all<'a>(
                 Err(error) if error.is_local() => {
                     watch(Event::Failed(&error));
                     let mut state = lock();
+                    let is_rejected = matches!(error, JudgeError::Rejected { .. });
                     state.outcome.unanswered += 1;
+                    state.outcome.rejected += usize::from(is_rejected);
                     // A server that answers others and rejects this question is there.
-                    let is_there = matches!(error, JudgeError::Rejected { .. }) && !state.outcome.answers.is_empty();
+                    let is_there = is_rejected && !state.outcome.answers.is_empty();
                     state.in_a_row = if is_there { 0 } else { state.in_a_row + 1 };
                     if state.in_a_row >= OUTAGE {
                         judge.stop();

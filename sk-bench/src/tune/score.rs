@@ -96,9 +96,9 @@ impl Scorer {
         }
     }
 
-    /// Returns the score of each record on each objective; `None` if the judge abstained. Only
-    /// responses that count for an objective are judged. Judgements are stored in `journal` and
-    /// reused from there.
+    /// Returns the score of each record on each objective; `None` if the judge abstained or rejects
+    /// the response. Only responses that count for an objective are judged. Judgements are stored
+    /// in `journal` and reused from there.
     ///
     /// # Errors
     /// If traces cannot be read, a response to be scored by the blades has none, or the judge
@@ -166,11 +166,12 @@ fn ask<'a>(
     journal: &Path,
 ) -> Result<BTreeMap<&'a str, RubricScores<'a>>, JudgeError> {
     let mut scores: BTreeMap<&str, RubricScores<'_>> = BTreeMap::new();
-    let (mut unanswered, mut trouble) = (0, None);
+    let (mut unanswered, mut rejected, mut trouble) = (0, 0, None);
     for (rubrics, responses) in questions {
         let panel = Panel { responses, objectives, rubrics, passes: 1, concurrency };
         let outcome = judge_all(&panel, judge, journal, &|_| ())?;
         unanswered += outcome.unanswered;
+        rejected += outcome.rejected;
         trouble = trouble.or(outcome.trouble);
         for Answer { response, rubric, score, .. } in outcome.answers {
             if let Some(score) = score {
@@ -180,6 +181,8 @@ fn ask<'a>(
     }
     let total = questions.iter().map(|(rubrics, responses)| rubrics.len() * responses.len()).sum();
     match trouble {
+        // A server that answers others and rejects these will reject them again.
+        _ if unanswered == rejected && !scores.is_empty() => Ok(scores),
         Some(first) => Err(JudgeError::Incomplete { unanswered, total, first: Box::new(first) }),
         None => Ok(scores),
     }

@@ -239,6 +239,26 @@ fn a_trial_that_the_judge_abstains_on_does_not_end_the_search() {
 }
 
 #[test]
+fn a_response_that_the_server_rejects_is_left_out() {
+    let answers = Scores::default();
+    let server = Server::start(move |request, _| {
+        let ((trial, quality), reply) = answers.look(request);
+        let rejected = !quality && (trial, response_of(request)) == (2, 0);
+        // The last attempt asks for no format.
+        if !rejected || request.format().is_none() {
+            answers.answer(request);
+        }
+        if rejected { Reply::error(400, "maximum context length is 8192") } else { reply }
+    });
+    let bench = bench(&server, "model = \"m\"\nconcurrency = 1\n");
+    stdout(&bench.run(&["--quiet"]));
+    // In the third trial, only "more" has scores: 1 − (2 + 3)/20.
+    assert_near(&scores(&bench, "harmless"), &[SAFETY[0], SAFETY[1], 0.75, SAFETY[3]]);
+    let unscored: Vec<u64> = bench.trials().iter().map(|trial| trial["unscored"].as_u64().unwrap_or(0)).collect();
+    assert_eq!(unscored, [0, 0, 1, 0, 0, 0, 0, 0]);
+}
+
+#[test]
 fn a_judge_that_never_answers_ends_the_search_at_its_first_trial() {
     let server = Server::start(|_, _| Reply::says("I would rather not say."));
     let bench = bench(&server, "model = \"m\"\n");
