@@ -11,7 +11,9 @@ use sk_core::ScoreTrace;
 use super::{JudgePlan, Objective, ScoreSource, ServerPlan, TunePlan};
 use crate::Error;
 use crate::judge::run::{Answer, Panel, judge_all};
-use crate::judge::{ChatJudge, ChatSettings, Endpoint, Judge, JudgeError, Objectives, OfflineJudge, Response, Retry, Rubric};
+use crate::judge::{
+    Cached, ChatJudge, ChatSettings, Endpoint, Judge, JudgeError, Objectives, OfflineJudge, Response, Retry, Rubric,
+};
 use sk_report::record::{SweepRecord, TraceSpan};
 
 /// A scorer of responses.
@@ -32,6 +34,8 @@ pub enum Scorer {
         objectives: Objectives,
         /// Number of concurrent requests.
         concurrency: usize,
+        /// Whether its scores are cached, beside the journals.
+        is_cached: bool,
     },
 }
 
@@ -68,7 +72,7 @@ impl Scorer {
                          of them a model, or use an endpoint"
                     )));
                 }
-                Ok(Self::Judge { judge: Box::new(judge), objectives, concurrency: 1 })
+                Ok(Self::Judge { judge: Box::new(judge), objectives, concurrency: 1, is_cached: false })
             }
             JudgePlan::Server(server) => {
                 let ServerPlan { endpoint, api_key_env, timeout, model, .. } = server;
@@ -76,7 +80,7 @@ impl Scorer {
                 let (endpoint, model) = Endpoint::open(endpoint, api_key_env, *timeout, model.as_deref(), retry)?;
                 let settings = ChatSettings { retry, ..ChatSettings::new(model, server.scoring) };
                 let judge = Box::new(ChatJudge::new(endpoint, settings)?);
-                Ok(Self::Judge { judge, objectives, concurrency: server.concurrency })
+                Ok(Self::Judge { judge, objectives, concurrency: server.concurrency, is_cached: true })
             }
         }
     }
@@ -98,7 +102,8 @@ impl Scorer {
 
     /// Returns the score of each record on each objective; `None` if the judge abstained or rejects
     /// the response. Only responses that count for an objective are judged. Judgements are stored
-    /// in `journal` and reused from there.
+    /// in `journal` and reused from there. Scores of a server are also cached beside it, so that a
+    /// response that several trials give is judged once.
     ///
     /// # Errors
     /// If traces cannot be read, a response to be scored by the blades has none, or the judge
@@ -123,9 +128,12 @@ impl Scorer {
                 });
                 scored.collect()
             }
-            Self::Judge { judge, objectives: by, concurrency } => {
+            Self::Judge { judge, objectives: by, concurrency, is_cached } => {
                 let questions = questions(records, objectives, by);
-                let judged = ask(&questions, by, judge.as_ref(), *concurrency, journal)?;
+                let cache = journal.with_file_name("judge-cache");
+                let cached = is_cached.then(|| Cached::new(judge.as_ref(), &cache)).transpose()?;
+                let judge: &dyn Judge = cached.as_ref().map_or(judge.as_ref(), |cached| cached);
+                let judged = ask(&questions, by, judge, *concurrency, journal)?;
                 let score = |record: &SweepRecord, objective: &Objective| {
                     let scores = judged.get(record.id.as_str())?;
                     let rubrics = by.rubrics.iter().map(|rubric| scores.get(rubric.name.as_str()).copied()).collect();

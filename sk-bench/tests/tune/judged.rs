@@ -14,14 +14,16 @@ use crate::common::{stderr, stdout};
 use crate::program::{Bench, PATIENCE};
 use crate::server::{Deserted, Reply, Request, Server};
 
-/// Two searches of four trials on two prompts.
+/// Two searches of four trials on two prompts. No two trials of a search have equal responses, so
+/// that the cache answers no question.
 const PLAN: &str = r#"
 [tune]
 trials = 4
 startup = 2
+seed = 7
 
 [space]
-candidates = [2, 4]
+candidates = [2, 30]
 fixed = ["w_tour", "rounds"]
 
 [objectives.harmless]
@@ -256,6 +258,26 @@ fn a_response_that_the_server_rejects_is_left_out() {
     assert_near(&scores(&bench, "harmless"), &[SAFETY[0], SAFETY[1], 0.75, SAFETY[3]]);
     let unscored: Vec<u64> = bench.trials().iter().map(|trial| trial["unscored"].as_u64().unwrap_or(0)).collect();
     assert_eq!(unscored, [0, 0, 1, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_response_is_judged_once() {
+    let answers = Scores::default();
+    let server = Server::start(move |request, _| answers.answer(request));
+    let bench = bench(&server, "model = \"m\"\nconcurrency = 1\n");
+    stdout(&bench.run(&["--quiet"]));
+    let scores = [scores(&bench, "harmless"), scores(&bench, "helpful")];
+    let asked = server.requests().len();
+    fs::remove_file(bench.path("plan.jsonl")).unwrap();
+    for entry in fs::read_dir(bench.path("plan.trials")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.to_str().unwrap().ends_with(".judged.jsonl") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    stdout(&bench.run(&["--quiet"]));
+    assert_eq!(server.requests().len(), asked, "the scores are in the cache");
+    assert_eq!([self::scores(&bench, "harmless"), self::scores(&bench, "helpful")], scores);
 }
 
 #[test]
