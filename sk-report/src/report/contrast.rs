@@ -29,6 +29,8 @@ pub struct Contrast {
     pub differences: Vec<f64>,
     /// The prompt of each pair.
     pub prompts: Vec<u32>,
+    /// The differences before they were rounded, if they were.
+    unrounded: Option<Vec<f64>>,
 }
 
 impl Contrast {
@@ -36,13 +38,15 @@ impl Contrast {
     pub fn of(first: &[Cell], second: &[Cell], measure: impl Fn(&Cell) -> Option<f64>) -> Self {
         let (differences, prompts) =
             pairs(first, second, measure).map(|(cell, ours, theirs)| (ours - theirs, cell.prompt)).unzip();
-        Self { differences, prompts }
+        Self { differences, prompts, unrounded: None }
     }
 
     /// Returns the contrast with differences rounded by [`snap`], so that mathematically equal
-    /// differences tie.
-    pub fn snapped(&self) -> Self {
-        Self { differences: self.differences.iter().copied().map(snap).collect(), prompts: self.prompts.clone() }
+    /// differences tie. Means by prompt are still of the unrounded ones: those of rounded thirds
+    /// would not tie.
+    pub fn snapped(self) -> Self {
+        let rounded = self.differences.iter().copied().map(snap).collect();
+        Self { differences: rounded, unrounded: Some(self.differences), ..self }
     }
 
     /// Returns the number of pairs.
@@ -70,9 +74,9 @@ impl Contrast {
         Bootstrap::of_mean(&self.differences, resampling.resamples, resampling.seed)
     }
 
-    /// Groups the differences by prompt.
+    /// Groups the unrounded differences by prompt.
     pub fn clusters(&self) -> Clusters {
-        Clusters::of(&self.differences, &self.prompts)
+        Clusters::of(self.unrounded.as_ref().unwrap_or(&self.differences), &self.prompts)
     }
 
     /// Bootstraps the mean difference over prompts.
@@ -95,4 +99,29 @@ pub(super) fn pairs<'a>(
 ) -> impl Iterator<Item = (&'a Cell, f64, f64)> {
     let other: HashMap<_, _> = second.iter().filter_map(|cell| Some((cell.key(), measure(cell)?))).collect();
     first.iter().filter_map(move |cell| Some((cell, measure(cell)?, *other.get(&cell.key())?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Differences of means of three rubrics, in six cells each of eight prompts. Some means by
+    /// prompt tie, and 7 of the 128 assignments of signs are as extreme.
+    #[test]
+    fn means_by_prompt_tie_where_their_exact_values_do() {
+        let thirtieths = [
+            [0, -1, 3, -2, 0, -1],
+            [0, 0, -1, 2, -2, 2],
+            [-1, 1, 2, 1, 3, 1],
+            [2, 4, 0, -2, 0, 2],
+            [3, 1, -2, 0, 3, 4],
+            [-1, 1, 0, 4, 3, -1],
+            [-2, 0, -1, -2, 0, 4],
+            [0, 2, 2, 3, 4, 2],
+        ];
+        let differences: Vec<f64> = thirtieths.iter().flatten().map(|&difference| f64::from(difference) / 30.0).collect();
+        let prompts: Vec<u32> = (0..8).flat_map(|prompt| [prompt; 6]).collect();
+        let contrast = Contrast { differences, prompts, unrounded: None }.snapped();
+        assert_eq!(contrast.wilcoxon_by_prompt(ZeroRule::Wilcox).p, 7.0 / 128.0);
+    }
 }
