@@ -413,6 +413,16 @@ fn a_correlation_is_the_same_in_any_unit() {
     }
 }
 
+/// Thirds of one axis and tenths of the other tie after standardisation. The coefficient is computed
+/// with fractions.
+#[test]
+fn standardised_axes_tie_where_their_exact_values_do() {
+    let weights: Vec<[f64; 2]> = (0..6).map(|fifth| [f64::from(fifth) / 5.0, f64::from(5 - fifth) / 5.0]).collect();
+    let achieved = [[0.0, 0.3], [1.0 / 3.0, 0.3], [1.0 / 3.0, 0.2], [2.0 / 3.0, 0.1], [1.0, 0.1], [1.0, 0.0]];
+    let rho = Steering::of(&weights, &achieved, 1).pooled.unwrap().rho;
+    assert!((rho - 0.971_008_312_455_224_5).abs() < 1e-12, "{rho}");
+}
+
 #[test]
 fn what_has_no_answer_says_so() {
     assert!(Wilcoxon::of(&[0.0, 0.0], ZeroRule::Wilcox).p.is_nan() && Wilcoxon::of(&[], ZeroRule::Pratt).p.is_nan());

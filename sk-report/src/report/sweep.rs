@@ -146,8 +146,13 @@ impl Sweep {
     /// Means are rounded by [`snap`], so that mathematically equal means do not differ by the order
     /// of summation.
     pub fn achieved(&self, method: &Method) -> Vec<(usize, usize, Vec<f64>)> {
-        let judged = self.judged(method).into_iter();
-        judged.map(|(place, cells)| (place, cells.len(), mean_axes(&cells).into_iter().map(snap).collect())).collect()
+        let round = |axes: Vec<f64>| axes.into_iter().map(snap).collect();
+        self.means(method).into_iter().map(|(place, n, axes)| (place, n, round(axes))).collect()
+    }
+
+    /// Returns what a method [achieved](Self::achieved), not rounded.
+    pub(super) fn means(&self, method: &Method) -> Vec<(usize, usize, Vec<f64>)> {
+        self.judged(method).into_iter().map(|(place, cells)| (place, cells.len(), mean_axes(&cells))).collect()
     }
 
     /// Returns the points that a method [achieved](Self::achieved), except those that lack an

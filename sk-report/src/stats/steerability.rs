@@ -44,7 +44,7 @@ pub struct Steered {
 
 impl Steering {
     /// Computes the steering of a sweep from the requested weights and achieved axes of each point.
-    /// Weight k belongs to axis k.
+    /// Weight k belongs to axis k. Ranks are those of rounded values ([`snap`]).
     ///
     /// NaN marks an axis that was not judged. Each axis uses the points that have it. The pooled
     /// statistics use the points that have every axis. `seed` determines the random permutations
@@ -90,10 +90,11 @@ impl Steering {
             for &prompt in drawn {
                 totals.iter_mut().zip(&prompts[prompt]).for_each(|(total, part)| *total = (total.0 + part.0, total.1 + part.1));
             }
-            let means: Vec<f64> = totals.iter().map(|(sum, count)| snap(sum / count)).collect();
+            let means: Vec<f64> = totals.iter().map(|(sum, count)| sum / count).collect();
             for (k, x) in of_weights.iter().enumerate() {
                 let axis = means.iter().skip(k).step_by(count);
-                let (x, y): (Vec<f64>, Vec<f64>) = x.iter().zip(axis).filter(|(_, y)| !y.is_nan()).unzip();
+                let (x, y): (Vec<f64>, Vec<f64>) =
+                    x.iter().zip(axis).filter(|(_, y)| !y.is_nan()).map(|(x, y)| (x, snap(*y))).unzip();
                 values[k] = coefficient(&x, &y);
             }
             let (x, y) = pool(weights, &means.chunks(count).collect::<Vec<_>>(), count);
@@ -117,7 +118,8 @@ fn coefficient(x: &[f64], y: &[f64]) -> f64 {
 
 impl Steered {
     fn of_axis(weights: &[f64], achieved: &[f64]) -> Option<Self> {
-        let Spearman { rho, p, exact_p: permutation_p } = Spearman::of(weights, achieved)?;
+        let rounded: Vec<f64> = achieved.iter().copied().map(snap).collect();
+        let Spearman { rho, p, exact_p: permutation_p } = Spearman::of(weights, &rounded)?;
         let [low, high] = extent(achieved.iter().copied());
         Some(Self { n: weights.len(), rho, p, permutation_p, slope: slope(weights, achieved), range: Some(high - low) })
     }
@@ -138,11 +140,11 @@ impl Steered {
 }
 
 /// Returns (x − mean)/std, or zeros for constant values. Results are rounded by [`snap`], so that
-/// mathematically equal values tie when the axes are ranked together.
+/// mathematically equal values tie when the axes are ranked together. The values must not be
+/// rounded: division by a small deviation would magnify the error.
 fn standardise(values: &[f64]) -> Vec<f64> {
     let (centre, scale) = (mean(values), population_std(values));
-    // The mean of equal values can differ from them by rounding.
-    let flat = values.iter().all(|value| *value == values[0]);
+    let flat = values.iter().all(|value| snap(*value) == snap(values[0]));
     values.iter().map(|value| if flat { 0.0 } else { snap((value - centre) / scale) }).collect()
 }
 

@@ -58,7 +58,7 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Steer
     }
     let mut rows: Vec<SteeringRow> = Vec::new();
     for method in &sweep.methods {
-        let points = sweep.achieved(method);
+        let points = sweep.means(method);
         let is_judged = |place: usize| points.iter().any(|(_, _, axes)| !axes[place].is_nan());
         for &(reading, ref places, rounded) in &pairings {
             let places: Vec<(usize, usize)> = places.iter().copied().filter(|&(objective, _)| is_judged(objective)).collect();
