@@ -302,6 +302,22 @@ fn the_interval_of_rho_is_said_to_be_of_this_many_prompts() {
 }
 
 #[test]
+fn a_coefficient_that_some_resamples_lack_is_not_judged() {
+    let mut results = Made { methods: &[("ours", 0.3, 0.0)], prompts: 8, recorded: false, ..TWO }.results();
+    assert!(verdict(&page(&results))[0].ends_with(" follow the weights."));
+    // Only the first prompt moves, and a third of the resamples lack it.
+    for cell in results.sweep.methods[0].cells.iter_mut().filter(|cell| cell.prompt > 0) {
+        cell.scores.objectives.fill(0.5);
+    }
+    let said = verdict(&page(&results)).swap_remove(0);
+    let reason = "some resamples of the prompts have no ρ, so it has no interval";
+    assert_eq!(said, format!("Whether the answers follow the weights is not known: {reason}."));
+    // One prompt cannot be resampled, and the test decides.
+    results.sweep.methods[0].cells.retain(|cell| cell.prompt == 0);
+    assert!(verdict(&page(&results))[0].ends_with(") follow the weights."));
+}
+
+#[test]
 fn the_axes_of_rho_are_named_if_others_were_not_judged() {
     let names_axes = |results: &RawResults| verdict(&page(results)).iter().any(|sentence| sentence.contains(", over "));
     let mut results = TWO.results();

@@ -148,6 +148,7 @@ fn rank_correlation<'a>(context: &PageContext<'a>, name: &str) -> Result<&'a Ste
         _ => match context.pooled(name) {
             None => Err("no axis that was judged moves"),
             Some(row) if row.is_on_different_prompts() => Err("some weight vectors share fewer than half of their prompts"),
+            Some(row) if row.lacks_interval() => Err("some resamples of the prompts have no ρ, so it has no interval"),
             Some(row) if row.alone >= ALPHA => Err("too few weight vectors"),
             Some(row) if row.least >= ALPHA => Err("too few weight vectors for so many methods"),
             Some(row) => Ok(row),

@@ -26,12 +26,20 @@ pub(in crate::report) struct SteeringRow {
     pub(in crate::report) least: f64,
     /// The least share of its prompts that a weight vector has in common with another.
     shared: f64,
+    /// The number of prompts.
+    prompts: usize,
 }
 
 impl SteeringRow {
     /// Returns whether each axis is paired with the weight of its own blade.
     pub(in crate::report) fn is_as_labelled(&self) -> bool {
         self.reading == LABELLED
+    }
+
+    /// Returns whether there is no interval although there are prompts to resample, because some
+    /// resamples have no coefficient.
+    pub(in crate::report) fn lacks_interval(&self) -> bool {
+        self.interval.is_none() && self.prompts > 1
     }
 
     /// Returns whether some weight vectors share fewer than half of their prompts, so that the
@@ -86,7 +94,18 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Steer
                 let alone = least_p(vectors.iter().map(|&point| &weights[point][axes.clone()]));
                 let shared = least_shared(&prompts, places.len(), &vectors, axes);
                 let (method, holm) = (method.name.clone(), found.permutation_p.unwrap_or(found.p));
-                rows.push(SteeringRow { method, reading, axis, found, interval, holm, alone, least: alone, shared });
+                rows.push(SteeringRow {
+                    method,
+                    reading,
+                    axis,
+                    found,
+                    interval,
+                    holm,
+                    alone,
+                    least: alone,
+                    shared,
+                    prompts: prompts.len(),
+                });
             }
         }
     }
