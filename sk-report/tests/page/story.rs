@@ -318,6 +318,22 @@ fn a_coefficient_that_some_resamples_lack_is_not_judged() {
 }
 
 #[test]
+fn weight_vectors_without_an_axis_are_counted() {
+    let of = |missing: usize| {
+        let mut results = Made { methods: &[("ours", 0.3, 0.0)], prompts: 8, recorded: false, ..TWO }.results();
+        for cell in results.sweep.methods[0].cells.iter_mut().filter(|cell| cell.configuration < missing) {
+            cell.scores.objectives[1] = f64::NAN;
+        }
+        verdict(&page(&results)).swap_remove(0)
+    };
+    assert!(of(0).ends_with("]) follow the weights."), "{}", of(0));
+    let expected = "], at the 6 of 9 weight vectors with every axis) follow the weights.";
+    assert!(of(3).ends_with(expected), "{}", of(3));
+    let reason = "fewer than half of the weight vectors have every axis";
+    assert_eq!(of(5), format!("Whether the answers follow the weights is not known: {reason}."));
+}
+
+#[test]
 fn the_axes_of_rho_are_named_if_others_were_not_judged() {
     let names_axes = |results: &RawResults| verdict(&page(results)).iter().any(|sentence| sentence.contains(", over "));
     let mut results = TWO.results();

@@ -104,7 +104,7 @@ fn steering(context: &PageContext<'_>) -> Vec<String> {
                 Sign::Open => with_test(row.found.rho, row.interval, row.holm, RHO),
                 _ => with_interval(row.found.rho, row.interval, RHO),
             };
-            format!("{} (ρ = {found}{})", setting(context, name), judged_axes(context, name))
+            format!("{} (ρ = {found}{})", setting(context, name), pooled_over(context, name))
         });
         any_listed(said)
     };
@@ -117,14 +117,20 @@ fn steering(context: &PageContext<'_>) -> Vec<String> {
     sentences.into_iter().flatten().chain(unknown).collect()
 }
 
-/// Returns the axes that ρ is over, such as `, over quality and safety`, if there are others.
-fn judged_axes(context: &PageContext<'_>, name: &str) -> String {
+/// Returns what ρ is over, unless it is over all axes at all weight vectors, such as `, over quality
+/// and safety, at the 5 of 10 weight vectors with every axis`.
+fn pooled_over(context: &PageContext<'_>, name: &str) -> String {
     let sweep = &context.results.sweep;
     let points = sweep.method(name).map_or_else(|_| Vec::new(), |method| sweep.achieved(method));
     let (judged, others): (Vec<_>, Vec<_>) =
         sweep.steered().into_iter().partition(|&(axis, _)| points.iter().any(|(_, _, axes)| !axes[axis].is_nan()));
     let names: Vec<&str> = judged.iter().map(|&(axis, _)| sweep.objectives.objectives[axis].name.as_str()).collect();
-    if others.is_empty() { String::new() } else { format!(", over {}", listed(&names)) }
+    let axes = if others.is_empty() { String::new() } else { format!(", over {}", listed(&names)) };
+    let is_pooled = |axes: &[f64]| judged.iter().all(|&(axis, _)| !axes[axis].is_nan());
+    match points.iter().filter(|(_, _, axes)| is_pooled(axes)).count() {
+        pooled if pooled < points.len() => format!("{axes}, at the {pooled} of {} weight vectors with every axis", points.len()),
+        _ => axes,
+    }
 }
 
 /// Returns how the axes of a method, pooled, follow the weights, or why no test could tell.
@@ -144,6 +150,7 @@ fn rank_correlation<'a>(context: &PageContext<'a>, name: &str) -> Result<&'a Ste
     let is_pooled = |axes: &[f64]| judged.iter().all(|&axis| !axes[axis].is_nan());
     match points.iter().filter(|(_, _, axes)| is_pooled(axes)).count() {
         _ if points.is_empty() => Err("no answer was judged"),
+        pooled if 2 * pooled < points.len() => Err("fewer than half of the weight vectors have every axis"),
         0..FEWEST => Err("fewer than five weight vectors"),
         _ => match context.pooled(name) {
             None => Err("no axis that was judged moves"),
