@@ -423,6 +423,17 @@ fn a_method_that_shares_no_whole_cell_is_not_compared() {
 }
 
 #[test]
+fn normalisation_without_a_pair_is_not_known() {
+    let methods = [("ours", 0.3, 0.1), ("ours_no_cbn", 0.3, 0.0)];
+    let mut results = Made { methods: &methods, ..TWO }.results();
+    let ours = results.sweep.methods.iter_mut().find(|method| method.name == "ours").unwrap();
+    ours.cells.iter_mut().for_each(|cell| cell.prompt += 100);
+    let said = verdict(&page(&results));
+    let reason = "no prompt has every axis judged with and without it at the same weights";
+    assert!(said.contains(&format!("Whether normalisation changes its F1 is not known: {reason}.")), "{said:?}");
+}
+
+#[test]
 fn the_book_lists_every_table() {
     let page = include_str!("../../../docs/src/statistics.md");
     let report = Report::of(&TWO.results(), "ours", Resampling { resamples: 20, seed: 1 }).unwrap();

@@ -223,7 +223,10 @@ fn normalization(context: &PageContext<'_>) -> Option<String> {
     Some(match Sign::of(row.difference, row.holm, row.by_prompt) {
         Sign::Positive => format!("Normalisation raises its F1 by {}.", with_interval(row.difference, row.by_prompt, F1)),
         Sign::Negative => format!("Normalisation lowers its F1 by {}.", with_interval(-row.difference, -row.by_prompt, F1)),
-        Sign::Open if row.difference.is_nan() => return None,
+        Sign::Open if row.difference.is_nan() => {
+            let reason = "no prompt has every axis judged with and without it at the same weights";
+            format!("Whether normalisation changes its F1 is not known: {reason}.")
+        }
         Sign::Open if row.least >= ALPHA => {
             format!("Whether normalisation changes its F1 is not known: {}.", too_few(row, "measures"))
         }
