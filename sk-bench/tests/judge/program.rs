@@ -3,10 +3,12 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -217,6 +219,37 @@ fn holds(folder: &Path, text: &str) -> bool {
         fs::File::open(&path).unwrap().read_to_end(&mut bytes).unwrap();
         String::from_utf8_lossy(&bytes).contains(text)
     })
+}
+
+#[test]
+fn a_socks_proxy_is_used() {
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("socks5://{}", proxy.local_addr().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    write_responses(folder.path(), 1);
+    let mut command = program();
+    // An address that no machine has.
+    let far = ["--model", "m", "--endpoint", "http://192.0.2.1:9", "--attempts", "1", "--no-cache", "-q"];
+    command
+        .current_dir(folder.path())
+        .env("ALL_PROXY", address)
+        .args(["judge", "responses.jsonl", "-o", "judged.jsonl"])
+        .args(far);
+    let mut child = command.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    proxy.set_nonblocking(true).unwrap();
+    let (mut connection, _) = loop {
+        match proxy.accept() {
+            Ok(accepted) => break accepted,
+            Err(_) => assert!(child.try_wait().unwrap().is_none(), "the proxy was not asked"),
+        }
+        sleep(Duration::from_millis(2));
+    };
+    connection.set_nonblocking(false).unwrap();
+    let mut version = [0];
+    connection.read_exact(&mut version).unwrap();
+    assert_eq!(version, [5]);
+    drop(connection);
+    assert!(!child.wait().unwrap().success());
 }
 
 #[test]
