@@ -1,5 +1,6 @@
 //! A client for OpenAI-compatible servers.
 
+use std::io::Read;
 use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
@@ -267,8 +268,14 @@ impl Endpoint {
         let retry_after = header.and_then(|value| retry_after(value, SystemTime::now()));
         let location = response.headers().get("location").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         let status = response.status().as_u16();
-        let body = response.body_mut().with_config().limit(LONGEST).lossy_utf8(true).read_to_string();
-        Ok(Answer { status, retry_after, location, body: body.map_err(|error| self.trouble(&error))? })
+        // The limit of the body is on compressed bytes, that of the reader on all.
+        let mut body = Vec::new();
+        let mut reader = response.body_mut().with_config().limit(LONGEST).reader().take(LONGEST + 1);
+        reader.read_to_end(&mut body).map_err(|error| self.trouble(&error.into()))?;
+        if body.len() as u64 > LONGEST {
+            return Err(self.trouble(&ureq::Error::BodyExceedsLimit(LONGEST)));
+        }
+        Ok(Answer { status, retry_after, location, body: String::from_utf8_lossy(&body).into_owned() })
     }
 
     /// Returns the [`gist`] of a response.

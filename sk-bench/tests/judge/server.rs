@@ -41,6 +41,8 @@ pub(crate) enum Reply {
     Hang,
     /// Announce the whole body, send half of it, and close.
     Half(String),
+    /// The bytes of an answer, from its first line.
+    Bytes(Vec<u8>),
     /// Wait, then handle the request as the inner reply says.
     Slow(Duration, Box<Reply>),
 }
@@ -80,6 +82,7 @@ impl Reply {
                 let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
                 stream.write_all(format!("{head}{}", &body[..body.len() / 2]).as_bytes())
             }
+            Self::Bytes(bytes) => stream.write_all(bytes),
             Self::Slow(pause, reply) => {
                 thread::sleep(*pause);
                 reply.send(stream)
