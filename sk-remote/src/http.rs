@@ -78,12 +78,13 @@ pub fn is_local(url: &str) -> bool {
 }
 
 /// Returns the message in the body of an error for display, or else the body: one line of at most
-/// 300 characters, with `…` in place of the rest. The key, which a server may echo, is replaced by
-/// `…`, and a blank message by `(no message)`.
+/// 300 characters, with `…` in place of the rest. The key, which a server may echo, also escaped in
+/// JSON, is replaced by `…`, and a blank message by `(no message)`.
 #[must_use]
 pub fn gist(body: &str, key: Option<&Key>) -> String {
     let parsed: Option<Value> = serde_json::from_str(body).ok();
-    let text = parsed.as_ref().and_then(message_of).unwrap_or(body);
+    let unescaped = parsed.as_ref().map(Value::to_string);
+    let text = parsed.as_ref().and_then(message_of).or(unescaped.as_deref()).unwrap_or(body);
     let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if let Some(key) = key {
         line = line.replace(key.as_str(), "…");
@@ -223,6 +224,7 @@ mod tests {
             (r#"{"object":"error","message":"too long"}"#, "too long"),
             (r#"{"detail":"Not Found"}"#, "Not Found"),
             (r#"{"error":"none"}"#, "none"),
+            (r#"{"errors": ["no \u0073ecret"]}"#, r#"{"errors":["no …"]}"#),
             ("<html>", "<html>"),
             ("", "(no message)"),
         ] {
