@@ -1,5 +1,6 @@
 //! The hub's HTTP interface.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -50,7 +51,8 @@ impl Listing {
 /// Returns whether an address is on this machine.
 fn is_here(url: &str) -> bool {
     let uri = url.parse::<Uri>().ok();
-    uri.as_ref().and_then(Uri::host).is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"))
+    let is_loopback = |host: &str| host.trim_matches(['[', ']']).parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    uri.as_ref().and_then(Uri::host).is_some_and(|host| host == "localhost" || is_loopback(host))
 }
 
 /// A hub by its address.
@@ -81,7 +83,8 @@ impl Client {
 
     /// Returns whether the token would be sent to another machine without encryption.
     pub(super) fn exposes_token(&self) -> bool {
-        self.token.is_some() && self.endpoint.starts_with("http://") && !is_here(&self.endpoint)
+        let is_plain = |uri: Uri| uri.scheme_str() == Some("http");
+        self.token.is_some() && self.endpoint.parse().is_ok_and(is_plain) && !is_here(&self.endpoint)
     }
 
     /// Returns the URL of a file of a commit.
@@ -220,6 +223,7 @@ mod tests {
             client.exposes_token()
         };
         assert!(exposes("http://hub.example", Some("t")) && exposes("http://192.168.0.1:80", Some("t")));
+        assert!(exposes("HTTP://hub.example", Some("t")) && !exposes("http://127.0.0.2:80", Some("t")));
         assert!(!exposes("https://hub.example", Some("t")) && !exposes("http://hub.example", None));
         assert!(!exposes("http://localhost:80", Some("t")) && !exposes("http://[::1]:80", Some("t")));
     }
