@@ -160,13 +160,11 @@ impl Ledger {
         let reason = match judgements {
             Some(file) => {
                 let file = file.display();
-                format!("the judge abstained on all that count for it; {file} has its replies; remove this file to ask again")
+                format!("the judge scored no response that counts for it; {file} has its replies; remove this file to ask again")
             }
-            None => "they are empty".to_owned(),
+            None => "its responses are empty".to_owned(),
         };
-        Error::Input(format!(
-            "trial {trial} of \"{search}\" has no score for \"{objective}\": none of its responses was scored; {reason}"
-        ))
+        Error::Input(format!("trial {trial} of \"{search}\" has no score for \"{objective}\": {reason}"))
     }
 
     /// Returns the next point of the search at a position.

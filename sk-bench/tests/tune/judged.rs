@@ -285,7 +285,7 @@ fn a_judge_that_never_answers_ends_the_search_at_its_first_trial() {
     let server = Server::start(|_, _| Reply::says("I would rather not say."));
     let bench = bench(&server, "model = \"m\"\n");
     let error = refused(&bench, &[], 2);
-    assert!(error.contains("trial 0 of \"harmless\"") && error.contains("the judge abstained"), "{error}");
+    assert!(error.contains("trial 0 of \"harmless\"") && error.contains("the judge scored no response"), "{error}");
     let journal = bench.path("plan.trials").join("harmless-000.judged.jsonl");
     assert!(journal.is_file() && error.contains(&format!("{} has its replies", journal.display())), "{error}");
     assert_eq!(bench.lines(), 0);

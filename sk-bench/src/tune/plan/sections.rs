@@ -174,9 +174,7 @@ fn vertex_of<'a>(objective: &'a Objective, scoring: &'a ScoreSource, blades: &'a
     let axis = by.objectives.iter().find(|axis| objective.axis.as_ref() == Some(&axis.name));
     let steers = axis.and_then(|axis| by.blades.iter().find(|blade| blade.name == axis.blade()));
     let of_axis = |name: &&String| steers.is_some_and(|blade| blade.is_called(name));
-    let named = |own: &String| blades.iter().find(|name| *name == own);
-    let vertex = named(&objective.name).or_else(|| named(&objective.blade)).or_else(|| blades.iter().find(of_axis));
-    vertex.unwrap_or(&objective.blade)
+    if blades.contains(&objective.name) { &objective.name } else { blades.iter().find(of_axis).unwrap_or(&objective.name) }
 }
 
 /// Returns the searches for the objectives.
