@@ -41,8 +41,8 @@ pub(crate) enum Reply {
     Hang,
     /// Announce the whole body, send half of it, and close.
     Half(String),
-    /// The bytes of an answer, from its first line.
-    Bytes(Vec<u8>),
+    /// A status with headers and a body that is not text.
+    Bytes(u16, Vec<(&'static str, String)>, Vec<u8>),
     /// Wait, then handle the request as the inner reply says.
     Slow(Duration, Box<Reply>),
 }
@@ -70,25 +70,28 @@ impl Reply {
 
     fn send(&self, stream: &mut TcpStream) -> std::io::Result<()> {
         match self {
-            Self::Status(status, headers, body) => {
-                let mut head = format!("HTTP/1.1 {status} Whatever\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
-                for (name, value) in headers {
-                    head.push_str(&format!("{name}: {value}\r\n"));
-                }
-                stream.write_all(format!("{head}content-type: application/json\r\n\r\n{body}").as_bytes())
-            }
+            Self::Status(status, headers, body) => respond(stream, *status, headers, body.as_bytes()),
             Self::Hang => Ok(()),
             Self::Half(body) => {
                 let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
                 stream.write_all(format!("{head}{}", &body[..body.len() / 2]).as_bytes())
             }
-            Self::Bytes(bytes) => stream.write_all(bytes),
+            Self::Bytes(status, headers, body) => respond(stream, *status, headers, body),
             Self::Slow(pause, reply) => {
                 thread::sleep(*pause);
                 reply.send(stream)
             }
         }
     }
+}
+
+fn respond(stream: &mut TcpStream, status: u16, headers: &[(&str, String)], body: &[u8]) -> std::io::Result<()> {
+    let mut head = format!("HTTP/1.1 {status} Whatever\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    stream.write_all(format!("{head}content-type: application/json\r\n\r\n").as_bytes())?;
+    stream.write_all(body)
 }
 
 /// A running server. Its threads run until the test process ends.
