@@ -105,8 +105,8 @@ pub(super) fn pairs<'a>(
 mod tests {
     use super::*;
 
-    /// Differences of means of three rubrics, in six cells each of eight prompts. Some means by
-    /// prompt tie, and 7 of the 128 assignments of signs are as extreme.
+    /// Eight prompts with six cells each, whose scores are means of three rubrics. Some means by
+    /// prompt tie, and 14 of the 256 assignments of signs are as extreme.
     #[test]
     fn means_by_prompt_tie_where_their_exact_values_do() {
         let thirtieths = [
@@ -122,6 +122,6 @@ mod tests {
         let differences: Vec<f64> = thirtieths.iter().flatten().map(|&difference| f64::from(difference) / 30.0).collect();
         let prompts: Vec<u32> = (0..8).flat_map(|prompt| [prompt; 6]).collect();
         let contrast = Contrast { differences, prompts, unrounded: None }.snapped();
-        assert_eq!(contrast.wilcoxon_by_prompt(ZeroRule::Wilcox).p, 7.0 / 128.0);
+        assert_eq!(contrast.wilcoxon_by_prompt(ZeroRule::Wilcox).p, 14.0 / 256.0);
     }
 }

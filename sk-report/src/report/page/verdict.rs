@@ -117,40 +117,53 @@ fn steering(context: &PageContext<'_>) -> Vec<String> {
     sentences.into_iter().flatten().chain(unknown).collect()
 }
 
-/// Returns what ρ is over, unless it is over all axes at all weight vectors, such as `, over quality
-/// and safety, at the 5 of 10 weight vectors with every axis`.
-fn pooled_over(context: &PageContext<'_>, name: &str) -> String {
-    let sweep = &context.results.sweep;
-    let points = sweep.method(name).map_or_else(|_| Vec::new(), |method| sweep.achieved(method));
-    let (judged, others): (Vec<_>, Vec<_>) =
-        sweep.steered().into_iter().partition(|&(axis, _)| points.iter().any(|(_, _, axes)| !axes[axis].is_nan()));
-    let names: Vec<&str> = judged.iter().map(|&(axis, _)| sweep.objectives.objectives[axis].name.as_str()).collect();
-    let axes = if others.is_empty() { String::new() } else { format!(", over {}", listed(&names)) };
-    let is_pooled = |axes: &[f64]| judged.iter().all(|&(axis, _)| !axes[axis].is_nan());
-    match points.iter().filter(|(_, _, axes)| is_pooled(axes)).count() {
-        pooled if pooled < points.len() => format!("{axes}, at the {pooled} of {} weight vectors with every axis", points.len()),
-        _ => axes,
+/// The pooled points of a method.
+struct Pooled {
+    /// The steered objectives that were judged at any weight vector.
+    judged: Vec<usize>,
+    /// Whether others were not.
+    is_partial: bool,
+    /// The number of weight vectors with a score.
+    points: usize,
+    /// How many of them have every axis that was judged. The pooled coefficient is over these.
+    whole: usize,
+}
+
+impl Pooled {
+    fn of(context: &PageContext<'_>, name: &str) -> Self {
+        let sweep = &context.results.sweep;
+        let points = sweep.method(name).map_or_else(|_| Vec::new(), |method| sweep.achieved(method));
+        let is_judged = |axis: &usize| points.iter().any(|(_, _, axes)| !axes[*axis].is_nan());
+        let (judged, others): (Vec<usize>, Vec<usize>) = sweep.steered().into_iter().map(|(axis, _)| axis).partition(is_judged);
+        let is_whole = |axes: &[f64]| judged.iter().all(|&axis| !axes[axis].is_nan());
+        let whole = points.iter().filter(|(_, _, axes)| is_whole(axes)).count();
+        Self { judged, is_partial: !others.is_empty(), points: points.len(), whole }
     }
+}
+
+/// Returns what ρ is over, such as `, over quality and safety, at the 5 of 10 weight vectors with
+/// every axis`; nothing if it is over all axes at all weight vectors.
+fn pooled_over(context: &PageContext<'_>, name: &str) -> String {
+    let objectives = &context.results.sweep.objectives.objectives;
+    let Pooled { judged, is_partial, points, whole } = Pooled::of(context, name);
+    let names: Vec<&str> = judged.iter().map(|&axis| objectives[axis].name.as_str()).collect();
+    let axes = if is_partial { format!(", over {}", listed(&names)) } else { String::new() };
+    if whole < points { format!("{axes}, at the {whole} of {points} weight vectors with every axis") } else { axes }
 }
 
 /// Returns how the axes of a method, pooled, follow the weights, or why no test could tell.
 fn rank_correlation<'a>(context: &PageContext<'a>, name: &str) -> Result<&'a SteeringRow, &'static str> {
     let sweep = &context.results.sweep;
-    let steered = sweep.steered();
-    if steered.is_empty() {
+    if sweep.steered().is_empty() {
         return Err("no objective has a blade among the weights");
     }
     if sweep.points.len() == 1 {
         return Err("all answers were asked for at one weight vector");
     }
-    let points = sweep.method(name).map_or_else(|_| Vec::new(), |method| sweep.achieved(method));
-    let is_judged = |&axis: &usize| points.iter().any(|(_, _, axes)| !axes[axis].is_nan());
-    let judged: Vec<usize> = steered.into_iter().map(|(axis, _)| axis).filter(is_judged).collect();
-    // The pooled coefficient is over the points that have every axis.
-    let is_pooled = |axes: &[f64]| judged.iter().all(|&axis| !axes[axis].is_nan());
-    match points.iter().filter(|(_, _, axes)| is_pooled(axes)).count() {
-        _ if points.is_empty() => Err("no answer was judged"),
-        pooled if 2 * pooled < points.len() => Err("fewer than half of the weight vectors have every axis"),
+    let Pooled { points, whole, .. } = Pooled::of(context, name);
+    match whole {
+        _ if points == 0 => Err("no answer was judged"),
+        _ if 2 * whole < points => Err("fewer than half of the weight vectors have every axis"),
         0..FEWEST => Err("fewer than five weight vectors"),
         _ => match context.pooled(name) {
             None => Err("no axis that was judged moves"),
