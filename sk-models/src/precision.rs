@@ -16,9 +16,9 @@ pub(crate) const PANEL: usize = 32;
 
 /// The number format of a decoder's weights.
 ///
-/// On a CPU, keys, values and the states between layers are in f32 in any case. Adapters are in
-/// f32 beside weights in f32; beside weights in bf16 or int8 they are rounded if the processor
-/// multiplies rounded numbers faster than f32.
+/// On a CPU, keys, values and the states between layers are in f32 in any case. So are adapters,
+/// unless the processor has AVX-512 VNNI or, if it is AMD's, AVX-512 BF16: these round adapters
+/// beside weights in int8 and in bf16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Precision {
     /// f32, or the format of the device.
@@ -34,7 +34,7 @@ pub enum Precision {
     /// more than a quarter of the memory. Activations are rounded in the same way.
     ///
     /// A number is off by at most 1/254 of the largest of its 64. Sums over 64 products are exact.
-    /// For CPUs; fast with AVX-512 VNNI.
+    /// For CPUs; fastest with AVX-512 VNNI.
     Int8,
 }
 

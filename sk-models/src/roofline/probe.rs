@@ -191,10 +191,10 @@ const PORTABLE: usize = if FUSED { 8 } else { 4 };
 const ROUNDS: usize = 1 << 18;
 
 /// Measures the operations per second in registers: two per multiply-add. Weights of two bytes use
-/// pairs of bf16 if these are faster than f32, and weights of one byte use products of bytes if the
-/// processor has them. All others use f32. If the processor has tiles, their rate is measured too,
-/// and the higher one is returned. A multiply-add in tiles counts once, whatever the number of
-/// products that it takes.
+/// pairs of bf16 if these are faster than f32. Weights of one byte use products of bytes if the
+/// processor has them, or else of words if its vectors are AVX2. All others use f32. If the processor
+/// has tiles, their rate is measured too, and the higher one is returned. A multiply-add in tiles
+/// counts once, whatever the number of products that it takes.
 fn registers(bytes: usize) -> f64 {
     let (chains, multiply_adds) = widest(bytes);
     let tasks = threads();
@@ -224,6 +224,10 @@ fn widest(bytes: usize) -> (fn() -> f32, usize) {
         if is_x86_feature_detected!("avx512f") {
             // SAFETY: as above.
             return (|| unsafe { avx512_chains() }, of_width(VECTOR));
+        }
+        if bytes == 1 && is_x86_feature_detected!("avx2") {
+            // SAFETY: as above.
+            return (|| unsafe { word_chains() }, of_width(VECTOR));
         }
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
             // SAFETY: as above.
@@ -315,6 +319,32 @@ fn vnni_chains() -> f32 {
     sums.into_iter().map(|sum| _mm512_reduce_add_epi32(sum) as f32).sum()
 }
 
+/// Repeatedly replaces each of the chains' numbers by one plus the products of its two words with
+/// zero, so the numbers stay one. Each product depends on the one before it, so the compiler cannot
+/// move it out of the loop.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn word_chains() -> f32 {
+    use std::arch::x86_64::{
+        _mm256_add_epi32, _mm256_madd_epi16, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_setzero_si256, _mm256_storeu_si256,
+    };
+    let (zeros, ones) = (_mm256_set1_epi16(black_box(0)), _mm256_set1_epi32(black_box(1)));
+    let mut sums = [_mm256_setzero_si256(); CHAINS];
+    for _ in 0..ROUNDS {
+        for sum in &mut sums {
+            *sum = _mm256_add_epi32(_mm256_madd_epi16(*sum, zeros), ones);
+        }
+    }
+    let mut lanes = [0_i32; VECTOR / 2];
+    let mut total = 0;
+    for sum in sums {
+        // SAFETY: there is room for the eight numbers.
+        unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), sum) };
+        total += lanes.iter().sum::<i32>();
+    }
+    total as f32
+}
+
 /// Returns the best rate of three measurements over `times` passes of `amount` each, per second,
 /// after an untimed pass.
 fn rate(amount: usize, times: usize, mut pass: impl FnMut()) -> f64 {
@@ -360,6 +390,15 @@ mod tests {
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
                 // SAFETY: the processor has the features that the function is compiled for.
                 assert_eq!(unsafe { avx2_chains() }, limit(CHAINS * VECTOR / 2));
+            }
+            if is_x86_feature_detected!("avx2") {
+                // SAFETY: as above.
+                assert_eq!(unsafe { word_chains() }, (CHAINS * VECTOR / 2) as f32);
+            }
+            if is_x86_feature_detected!("avx2") && !is_x86_feature_detected!("avx512f") {
+                // Two products of words for each number.
+                let (chains, multiply_adds) = widest(1);
+                assert_eq!(2.0 * chains(), (multiply_adds / ROUNDS) as f32);
             }
             if PairProducts::supported().is_some() {
                 // Two products of ones in each round and number.

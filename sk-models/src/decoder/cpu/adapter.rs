@@ -7,7 +7,7 @@ use burn::tensor::Tensor;
 use super::aligned_vec::AlignedVec;
 use super::bf16::{Bf16Weights, PairProducts, Rounded};
 use super::grid::Grid;
-use super::int8;
+use super::int8::Vnni;
 use super::matrix::{Input, Matrix};
 use super::tile::{self, Product, Strided, WIDTH, multiply_all};
 use crate::config::Qwen2Config;
@@ -17,8 +17,8 @@ use crate::team::SharedSlice;
 
 /// The low-rank update `s·A·B` of one linear layer.
 ///
-/// Beside weights in bf16 or int8, A and B are rounded if the processor multiplies rounded numbers
-/// faster than f32.
+/// A is rounded to bytes beside weights in int8 if the processor has AVX-512 VNNI, and to bf16 beside
+/// weights in bf16 if it has [`PairProducts`]. So is B, to bf16, beside both.
 #[derive(Debug)]
 pub(crate) struct PackedLowRank {
     /// A, `[input, r]`.
@@ -41,7 +41,7 @@ impl PackedLowRank {
         let proof = if precision == Precision::F32 { None } else { PairProducts::get() };
         let fastest = match precision {
             Precision::Bf16 if proof.is_some() => Precision::Bf16,
-            Precision::Int8 if int8::has_vnni() => Precision::Int8,
+            Precision::Int8 if Vnni::get().is_some() => Precision::Int8,
             _ => Precision::F32,
         };
         let up = match proof {

@@ -17,9 +17,9 @@ use half::bf16;
 
 use super::grid::{Grid, Slab};
 use super::terms::DEPTH;
+use super::tile::{ROWS, Strided, WIDTH, heights, multiply};
 #[cfg(target_arch = "x86_64")]
-use super::tile::{ROWS, load_sums, of_height, store_sums};
-use super::tile::{Strided, WIDTH, heights, multiply};
+use super::tile::{add_outer_product, has_avx2, load_sums, of_height, store_sums};
 use crate::team::{SharedSlice, for_each_mut};
 
 /// Proof that the processor has AVX-512 BF16, whose instruction adds two products of bf16 numbers to
@@ -168,14 +168,15 @@ impl Bf16Weights {
         let panel = self.panel(panel);
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512f") {
-            for (row, height) in heights(rows) {
-                let a = Strided { start: a.start.wrapping_add(row * a.stride), ..a };
-                let c = Strided { start: c.start.wrapping_add(row * c.stride), ..c };
+            for (row, height) in heights(rows, ROWS) {
                 // SAFETY: the processor has the instructions; rows `row..row + height` of A and C,
                 // which the caller vouches for.
-                unsafe { avx512(height, self.input, a, panel, c, add) };
+                unsafe { avx512(height, self.input, a.rows_from(row), panel, c.rows_from(row), add) };
             }
             return;
+        } else if has_avx2() {
+            // SAFETY: the processor has the instructions; the caller vouches for A and C.
+            return unsafe { avx2(rows, self.input, a, panel, c, add) };
         }
         // SAFETY: the caller's promise.
         unsafe { portable(rows, self.input, a, panel, c, add) }
@@ -197,8 +198,8 @@ impl Bf16Weights {
     ) {
         assert!(2 * a.stride >= self.input && (first + rows) * a.stride <= a.pairs.len(), "rows of another width or number");
         let panel = self.panel(panel);
-        for (row, height) in heights(rows) {
-            let c = Strided { start: c.start.wrapping_add(row * c.stride), ..c };
+        for (row, height) in heights(rows, ROWS) {
+            let c = c.rows_from(row);
             // SAFETY: rows were rounded, so the processor has the instruction; A has the rows and
             // columns by the assertion, and C by the caller's promise.
             unsafe { pairs([height, vectors], self.input.div_ceil(2), a.rows_from(first + row), panel, c, add) };
@@ -291,7 +292,7 @@ unsafe fn pairs_tile<const R: usize, const V: usize>(
     // SAFETY: the panel has the depth by the assertion; the caller vouches for A and C; a prefetch
     // may point anywhere.
     unsafe {
-        let mut sums = load_sums!(R, V, c, add);
+        let mut sums = load_sums!(512, R, V, c, add);
         let mut line = panel.as_ptr();
         for k in 0..depth {
             let ahead = line.wrapping_add(AHEAD * 2 * WIDTH).cast::<i8>();
@@ -307,7 +308,7 @@ unsafe fn pairs_tile<const R: usize, const V: usize>(
             }
             line = line.add(2 * WIDTH);
         }
-        store_sums!(sums, c);
+        store_sums!(512, sums, c);
     }
 }
 
@@ -339,8 +340,7 @@ unsafe fn portable(rows: usize, input: usize, a: Strided<*const f32>, panel: &[b
 
 /// # Safety
 ///
-/// As [`Bf16Weights::multiply`], with at most [`ROWS`](super::tile::ROWS) rows, on a processor with
-/// AVX-512 F.
+/// As [`Bf16Weights::multiply`], with at most [`ROWS`] rows, on a processor with AVX-512 F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512(rows: usize, input: usize, a: Strided<*const f32>, panel: &[bf16], c: Strided<*mut f32>, add: bool) {
@@ -370,7 +370,7 @@ unsafe fn avx512_tile<const R: usize>(input: usize, a: Strided<*const f32>, pane
     // SAFETY: the panel has a pair of rows for every two k by the assertion; the caller vouches for
     // A and C; a prefetch may point anywhere.
     unsafe {
-        let mut sums = load_sums!(R, 2, c, add);
+        let mut sums = load_sums!(512, R, 2, c, add);
         let upper = _mm512_set1_epi32(0xffff_0000_u32.cast_signed());
         let mut line = panel.as_ptr();
         let mut halves = [a.start, a.start.wrapping_add(HALF * a.stride)];
@@ -402,7 +402,80 @@ unsafe fn avx512_tile<const R: usize>(input: usize, a: Strided<*const f32>, pane
             halves = halves.map(|half| half.wrapping_add(2));
             left -= 2;
         }
-        store_sums!(sums, c);
+        store_sums!(512, sums, c);
+    }
+}
+
+/// # Safety
+///
+/// As [`Bf16Weights::multiply`], on a processor with AVX2 and FMA.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn avx2(rows: usize, input: usize, a: Strided<*const f32>, panel: &[bf16], c: Strided<*mut f32>, add: bool) {
+    /// Rows of the largest tile of two vectors. The pairs and their mask take registers too.
+    const ROWS: usize = 5;
+    /// Rows of the largest tile of four vectors.
+    const WIDE: usize = 2;
+    for (row, height) in heights(rows, ROWS) {
+        let (a, c) = (a.rows_from(row), c.rows_from(row));
+        // SAFETY: rows `row..row + height` of A and C, which the caller vouches for.
+        unsafe {
+            if height <= WIDE {
+                of_height!(height, R => avx2_tile::<R, 4>(input, a, panel, (c, 0), add), 1, WIDE);
+                continue;
+            }
+            for column in [0, 16] {
+                let c = (Strided { start: c.start.add(column), ..c }, column);
+                of_height!(height, R => avx2_tile::<R, 2>(input, a, panel, c, add), 3 4, ROWS);
+            }
+        }
+    }
+}
+
+/// A function of its own, for the reason that [`avx512_tile`] is one.
+///
+/// # Safety
+///
+/// As [`avx2`], with R rows and V vectors of eight columns from the given column on.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+#[inline(never)]
+unsafe fn avx2_tile<const R: usize, const V: usize>(
+    input: usize,
+    a: Strided<*const f32>,
+    panel: &[bf16],
+    (c, column): (Strided<*mut f32>, usize),
+    add: bool,
+) {
+    use std::arch::x86_64::{
+        _MM_HINT_T0, _mm_prefetch, _mm256_and_si256, _mm256_castsi256_ps, _mm256_loadu_si256, _mm256_set1_epi32, _mm256_set1_ps,
+        _mm256_slli_epi32,
+    };
+    /// Pairs of rows to fetch ahead; see [`super::tile`].
+    const AHEAD: usize = 48;
+    assert!(panel.len() >= input.div_ceil(2) * 2 * WIDTH);
+    // SAFETY: the panel has a pair of rows for every two k by the assertion; the caller vouches for
+    // A and C; a prefetch may point anywhere.
+    unsafe {
+        let mut sums = load_sums!(256, R, V, c, add);
+        let upper = _mm256_set1_epi32(0xffff_0000_u32.cast_signed());
+        for k in (0..input).step_by(2) {
+            let line = panel.as_ptr().add(k * WIDTH + 2 * column);
+            for v in (0..V).step_by(2) {
+                _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(AHEAD * 2 * WIDTH + 16 * v).cast());
+            }
+            let pairs = |v: usize| _mm256_loadu_si256(line.add(16 * v).cast());
+            let x = |r: usize| a.start.add(r * a.stride + k);
+            add_outer_product!(R, V, sums, |r| _mm256_set1_ps(*x(r)), |v| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs(v))));
+            // If `input` is odd, the last pair has no second row, and A may hold anything there.
+            if k + 1 < input {
+                add_outer_product!(R, V, sums, |r| _mm256_set1_ps(*x(r).add(1)), |v| _mm256_castsi256_ps(_mm256_and_si256(
+                    pairs(v),
+                    upper
+                )));
+            }
+        }
+        store_sums!(256, sums, c);
     }
 }
 
@@ -446,6 +519,14 @@ mod tests {
                 }
                 assert_eq!(found, expected, "{rows} rows of {input}");
                 assert_eq!(plain, expected, "{rows} rows of {input}");
+                #[cfg(target_arch = "x86_64")]
+                if has_avx2() {
+                    let mut found = before.clone();
+                    let c = Strided { start: found.as_mut_ptr(), stride: WIDTH };
+                    // SAFETY: as above, on a processor with the instructions.
+                    unsafe { avx2(rows, input, place, weight.panel(panel), c, add) };
+                    assert_eq!(found, expected, "{rows} rows of {input}");
+                }
             }
         }
     }

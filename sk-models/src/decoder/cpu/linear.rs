@@ -150,7 +150,7 @@ fn division(x: Input<'_>, panels: usize, depth: usize) -> (usize, usize) {
         // Whole tiles or squares, and whole strips of bytes.
         form => {
             let number = match form {
-                InputForm::Int8(_) => size_of::<i8>(),
+                InputForm::Int8(rows) => rows.bytes_of_number(),
                 InputForm::Bf16(_) => size_of::<bf16>(),
                 _ => size_of::<f32>(),
             };

@@ -103,7 +103,7 @@ pub fn instructions(precision: Precision) -> String {
     match precision {
         Precision::Bf16 if PairProducts::get().is_some() => "AVX-512 BF16".to_owned(),
         _ => {
-            let vectors = if precision == Precision::Int8 && int8::has_vnni() { "AVX-512 VNNI" } else { tile::instructions() };
+            let vectors = if precision == Precision::Int8 { int8::instructions() } else { tile::instructions() };
             if Tiles::get().is_some() { format!("{vectors} and AMX tiles") } else { vectors.to_owned() }
         }
     }

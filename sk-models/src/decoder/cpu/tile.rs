@@ -33,13 +33,19 @@ fn level() -> Level {
             if is_x86_feature_detected!("avx512f") {
                 return Level::Avx512;
             }
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            if has_avx2() {
                 return Level::Avx2;
             }
         }
         Level::Portable
     });
     *LEVEL
+}
+
+/// Returns whether the processor has AVX2 and fused multiply-adds.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
 }
 
 /// Returns the name of the instructions that products in f32 use.
@@ -61,6 +67,20 @@ pub(crate) struct Strided<P> {
     pub(crate) stride: usize,
 }
 
+impl<T> Strided<*const T> {
+    /// Returns the matrix from `row` on.
+    pub(crate) fn rows_from(self, row: usize) -> Self {
+        Self { start: self.start.wrapping_add(row * self.stride), ..self }
+    }
+}
+
+impl<T> Strided<*mut T> {
+    /// Returns the matrix from `row` on.
+    pub(crate) fn rows_from(self, row: usize) -> Self {
+        Self { start: self.start.wrapping_add(row * self.stride), ..self }
+    }
+}
+
 /// One product `A·B` with A of `[rows, depth]` and B of `[depth, columns]`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Product {
@@ -71,7 +91,7 @@ pub(crate) struct Product {
 
 impl Product {
     fn rows_from(self, row: usize) -> Self {
-        Self { a: Strided { start: self.a.start.wrapping_add(row * self.a.stride), ..self.a }, ..self }
+        Self { a: self.a.rows_from(row), ..self }
     }
 }
 
@@ -99,28 +119,30 @@ pub(crate) unsafe fn multiply(
 ///
 /// As [`multiply`], for every product.
 pub(crate) unsafe fn multiply_all([rows, vectors]: [usize; 2], products: &[Product], c: Strided<*mut f32>, add: bool) {
-    for (row, height) in heights(rows) {
-        let c = Strided { start: c.start.wrapping_add(row * c.stride), ..c };
-        // SAFETY: rows `row..row + height` of A and C, which the caller vouches for.
-        unsafe {
-            match level() {
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx512 => avx512([height, vectors], products, row, c, add),
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx2 => avx2([height, vectors], products, row, c, add),
-                Level::Portable => portable::<FUSED>([height, vectors], products, row, c, add),
+    // SAFETY: the processor has the instructions of its level; the caller vouches for the matrices,
+    // and so for rows `row..row + height` of A and C.
+    unsafe {
+        match level() {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => {
+                for (row, height) in heights(rows, ROWS) {
+                    avx512([height, vectors], products, row, c.rows_from(row), add);
+                }
             }
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => avx2([rows, vectors], products, c, add),
+            Level::Portable => portable([rows, vectors], products, c, add),
         }
     }
 }
 
-/// Divides rows into tiles and returns the first row and the height of each. Heights are nearly
-/// equal: 13 rows are 7 and 6 rather than 12 and 1.
-pub(super) fn heights(rows: usize) -> impl Iterator<Item = (usize, usize)> {
+/// Divides rows into tiles of at most `most` rows and returns the first row and the height of each.
+/// Heights are nearly equal: 13 rows are 7 and 6 rather than 12 and 1.
+pub(super) fn heights(rows: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut row = 0;
     std::iter::from_fn(move || {
         let (first, left) = (row, rows - row);
-        let height = left.div_ceil(left.div_ceil(ROWS).max(1));
+        let height = left.div_ceil(left.div_ceil(most).max(1));
         row += height;
         (height > 0).then_some((first, height))
     })
@@ -160,16 +182,22 @@ macro_rules! of_height {
 #[cfg(target_arch = "x86_64")]
 pub(super) use of_height;
 
-/// Returns the vectors of a tile of C, of the given rows and vectors, or zeros unless they are
-/// added to. A macro, since the vectors must stay in registers.
+/// Returns the given rows and vectors of a tile of C if `$add` is true, and zeros otherwise. Vectors
+/// have 512 or 256 bits. A macro, since they must stay in registers.
 #[cfg(target_arch = "x86_64")]
 macro_rules! load_sums {
-    ($rows:expr, $vectors:expr, $c:expr, $add:expr) => {{
-        let mut sums = [[std::arch::x86_64::_mm512_setzero_ps(); $vectors]; $rows];
+    (512, $($shape:expr),*) => {
+        $crate::decoder::cpu::tile::load_sums!(_mm512_setzero_ps, _mm512_loadu_ps, 16, $($shape),*)
+    };
+    (256, $($shape:expr),*) => {
+        $crate::decoder::cpu::tile::load_sums!(_mm256_setzero_ps, _mm256_loadu_ps, 8, $($shape),*)
+    };
+    ($zero:ident, $load:ident, $width:literal, $rows:expr, $vectors:expr, $c:expr, $add:expr) => {{
+        let mut sums = [[std::arch::x86_64::$zero(); $vectors]; $rows];
         if $add {
             for (r, sums) in sums.iter_mut().enumerate() {
                 for (v, sum) in sums.iter_mut().enumerate() {
-                    *sum = std::arch::x86_64::_mm512_loadu_ps($c.start.add(r * $c.stride + 16 * v));
+                    *sum = std::arch::x86_64::$load($c.start.add(r * $c.stride + $width * v));
                 }
             }
         }
@@ -179,13 +207,19 @@ macro_rules! load_sums {
 #[cfg(target_arch = "x86_64")]
 pub(super) use load_sums;
 
-/// Writes the vectors of a tile to C.
+/// Writes the vectors of a tile, of 512 or 256 bits, to C.
 #[cfg(target_arch = "x86_64")]
 macro_rules! store_sums {
-    ($sums:expr, $c:expr) => {
+    (512, $sums:expr, $c:expr) => {
+        $crate::decoder::cpu::tile::store_sums!(_mm512_storeu_ps, 16, $sums, $c)
+    };
+    (256, $sums:expr, $c:expr) => {
+        $crate::decoder::cpu::tile::store_sums!(_mm256_storeu_ps, 8, $sums, $c)
+    };
+    ($store:ident, $width:literal, $sums:expr, $c:expr) => {
         for (r, sums) in $sums.iter().enumerate() {
             for (v, sum) in sums.iter().enumerate() {
-                std::arch::x86_64::_mm512_storeu_ps($c.start.add(r * $c.stride + 16 * v), *sum);
+                std::arch::x86_64::$store($c.start.add(r * $c.stride + $width * v), *sum);
             }
         }
     };
@@ -193,10 +227,37 @@ macro_rules! store_sums {
 #[cfg(target_arch = "x86_64")]
 pub(super) use store_sums;
 
+/// Adds the outer product of a column of A and a row of B to the vectors of a tile, of 256 bits. `$x`
+/// returns the number of a row of A in all lanes, and `$column` returns a vector of the row of B.
+/// The factor with fewer vectors stays in registers.
+#[cfg(target_arch = "x86_64")]
+macro_rules! add_outer_product {
+    ($rows:expr, $vectors:expr, $sums:expr, $x:expr, $column:expr) => {{
+        use std::arch::x86_64::_mm256_fmadd_ps;
+        if $rows < $vectors {
+            let x: [_; $rows] = std::array::from_fn($x);
+            for (v, column) in (0..$vectors).map($column).enumerate() {
+                for (sums, x) in $sums.iter_mut().zip(x) {
+                    sums[v] = _mm256_fmadd_ps(x, column, sums[v]);
+                }
+            }
+        } else {
+            let columns: [_; $vectors] = std::array::from_fn($column);
+            for (sums, x) in $sums.iter_mut().zip((0..$rows).map($x)) {
+                for (sum, column) in sums.iter_mut().zip(columns) {
+                    *sum = _mm256_fmadd_ps(x, column, *sum);
+                }
+            }
+        }
+    }};
+}
+#[cfg(target_arch = "x86_64")]
+pub(super) use add_outer_product;
+
 /// # Safety
 ///
-/// As [`multiply_all`], with at most [`ROWS`] rows and one or two vectors, on a processor with
-/// AVX-512 F.
+/// As [`multiply_all`], with at most [`ROWS`] rows of A from `first` on and one or two vectors, on a
+/// processor with AVX-512 F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512([rows, vectors]: [usize; 2], products: &[Product], first: usize, c: Strided<*mut f32>, add: bool) {
@@ -221,7 +282,7 @@ unsafe fn avx512_tile<const R: usize, const V: usize>(products: &[Product], firs
     // SAFETY: the caller vouches for every element that is read or written here; a prefetch may
     // point anywhere.
     unsafe {
-        let mut sums = load_sums!(R, V, c, add);
+        let mut sums = load_sums!(512, R, V, c, add);
         for product in products {
             let Product { depth, a, b } = product.rows_from(first);
             let mut line = b.start;
@@ -241,7 +302,7 @@ unsafe fn avx512_tile<const R: usize, const V: usize>(products: &[Product], firs
                 line = line.wrapping_add(b.stride);
             }
         }
-        store_sums!(sums, c);
+        store_sums!(512, sums, c);
     }
 }
 
@@ -250,37 +311,83 @@ unsafe fn avx512_tile<const R: usize, const V: usize>(products: &[Product], firs
 /// As [`multiply_all`], on a processor with AVX2 and FMA, which [`multiply_all`] has checked.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn avx2(shape: [usize; 2], products: &[Product], first: usize, c: Strided<*mut f32>, add: bool) {
-    // SAFETY: the caller's promise, passed on.
-    unsafe { portable::<true>(shape, products, first, c, add) }
+unsafe fn avx2([rows, vectors]: [usize; 2], products: &[Product], c: Strided<*mut f32>, add: bool) {
+    /// Rows of the largest tile of two vectors.
+    const ROWS: usize = 6;
+    /// Rows of the largest tile of four vectors.
+    const WIDE: usize = 3;
+    for (first, height) in heights(rows, ROWS) {
+        let c = c.rows_from(first);
+        // SAFETY: rows `first..first + height` of A and C, which the caller vouches for.
+        unsafe {
+            if vectors == 2 && height <= WIDE {
+                of_height!(height, R => avx2_tile::<R, 4>(products, (first, 0), c, add), 1 2, WIDE);
+                continue;
+            }
+            for column in (0..16 * vectors).step_by(16) {
+                let c = Strided { start: c.start.add(column), ..c };
+                of_height!(height, R => avx2_tile::<R, 2>(products, (first, column), c, add), 1 2 3 4 5, ROWS);
+            }
+        }
+    }
 }
 
-/// Computes tiles that fit into sixteen registers of eight numbers, in a form that the compiler
-/// vectorises.
-///
 /// # Safety
 ///
-/// As [`multiply_all`], for the rows of A from `first` on.
-#[inline(always)]
-unsafe fn portable<const FUSED: bool>(
-    [rows, vectors]: [usize; 2],
+/// As [`avx2`], for `R` rows of A from `first` on, and `V` vectors of eight columns of B from
+/// `column` on.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+unsafe fn avx2_tile<const R: usize, const V: usize>(
     products: &[Product],
-    first: usize,
+    (first, column): (usize, usize),
     c: Strided<*mut f32>,
     add: bool,
 ) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _mm256_loadu_ps, _mm256_set1_ps};
+    // SAFETY: the caller vouches for every element that is read or written here; a prefetch may
+    // point anywhere.
+    unsafe {
+        let mut sums = load_sums!(256, R, V, c, add);
+        for product in products {
+            let Product { depth, a, b } = product.rows_from(first);
+            let mut line = b.start.wrapping_add(column);
+            for k in 0..depth {
+                // A tile with at least as many rows as vectors is slower with a prefetch.
+                if R < V {
+                    for v in (0..V).step_by(2) {
+                        _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(ahead(R) * b.stride + 8 * v).cast());
+                    }
+                }
+                add_outer_product!(R, V, sums, |r| _mm256_set1_ps(*a.start.add(r * a.stride + k)), |v| _mm256_loadu_ps(
+                    line.add(8 * v)
+                ));
+                line = line.wrapping_add(b.stride);
+            }
+        }
+        store_sums!(256, sums, c);
+    }
+}
+
+/// Computes tiles of a few rows and sixteen columns, in a form that the compiler vectorises.
+///
+/// # Safety
+///
+/// As [`multiply_all`].
+unsafe fn portable([rows, vectors]: [usize; 2], products: &[Product], c: Strided<*mut f32>, add: bool) {
     const HEIGHT: usize = 4;
-    for column in (0..16 * vectors).step_by(16) {
-        for row in (0..rows).step_by(HEIGHT) {
+    for (first, height) in heights(rows, HEIGHT) {
+        for column in (0..16 * vectors).step_by(16) {
+            let place = (first, column);
             // SAFETY: these rows and columns `column..column + 16` belong to the caller's matrices.
             unsafe {
-                let c = Strided { start: c.start.add(row * c.stride + column), ..c };
-                let place = (first + row, column);
-                match rows - row {
-                    1 => portable_tile::<1, FUSED>(products, place, c, add),
-                    2 => portable_tile::<2, FUSED>(products, place, c, add),
-                    3 => portable_tile::<3, FUSED>(products, place, c, add),
-                    _ => portable_tile::<HEIGHT, FUSED>(products, place, c, add),
+                let c = Strided { start: c.start.add(first * c.stride + column), ..c };
+                match height {
+                    1 => portable_tile::<1>(products, place, c, add),
+                    2 => portable_tile::<2>(products, place, c, add),
+                    3 => portable_tile::<3>(products, place, c, add),
+                    _ => portable_tile::<HEIGHT>(products, place, c, add),
                 }
             }
         }
@@ -291,12 +398,7 @@ unsafe fn portable<const FUSED: bool>(
 ///
 /// As [`portable`], for `R` rows of A from `first` on, and columns `column..column + 16` of B.
 #[inline(always)]
-unsafe fn portable_tile<const R: usize, const FUSED: bool>(
-    products: &[Product],
-    (first, column): (usize, usize),
-    c: Strided<*mut f32>,
-    add: bool,
-) {
+unsafe fn portable_tile<const R: usize>(products: &[Product], (first, column): (usize, usize), c: Strided<*mut f32>, add: bool) {
     // SAFETY: the caller vouches for every element that is read or written here.
     unsafe {
         let mut sums = [[0.0_f32; 16]; R];
@@ -333,7 +435,7 @@ mod tests {
     use super::super::noise::numbers;
     use super::*;
 
-    type Multiply = unsafe fn([usize; 2], &[Product], usize, Strided<*mut f32>, bool);
+    type Multiply = unsafe fn([usize; 2], &[Product], Strided<*mut f32>, bool);
 
     /// One rounding per term, in sums of 40 products below one.
     const TOLERANCE: f32 = 40.0 * f32::EPSILON;
@@ -369,7 +471,7 @@ mod tests {
                     },
                 ];
                 let products = if in_parts { &parts[..] } else { &whole[..] };
-                multiply([rows, vectors], products, 0, Strided { start: c.as_mut_ptr(), stride: c_stride }, add);
+                multiply([rows, vectors], products, Strided { start: c.as_mut_ptr(), stride: c_stride }, add);
             }
             for row in 0..rows {
                 for column in 0..c_stride {
@@ -390,11 +492,10 @@ mod tests {
     #[test]
     fn every_height_is_the_product() {
         for rows in 1..=27 {
-            // SAFETY: `check` gives matrices of this shape.
-            check(|shape, products, _, c, add| unsafe { multiply_all(shape, products, c, add) }, rows);
-            check(portable::<false>, rows);
+            check(multiply_all, rows);
+            check(portable, rows);
             #[cfg(target_arch = "x86_64")]
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            if has_avx2() {
                 check(avx2, rows);
             }
         }
@@ -404,23 +505,29 @@ mod tests {
     fn a_row_has_the_same_bits_in_any_batch() {
         let (depth, rows) = (33, 25);
         let (a, b) = (numbers(rows * depth, 4), numbers(depth * WIDTH, 5));
-        let product = |first: usize, rows: usize| {
+        let product = |multiply: Multiply, first: usize, rows: usize| {
             let mut c = vec![0.0; rows * WIDTH];
-            // SAFETY: as above.
-            unsafe {
-                multiply(
-                    [rows, depth, 2],
-                    Strided { start: a[first * depth..].as_ptr(), stride: depth },
-                    Strided { start: b.as_ptr(), stride: WIDTH },
-                    Strided { start: c.as_mut_ptr(), stride: WIDTH },
-                    false,
-                );
-            }
+            let a = Strided { start: a[first * depth..].as_ptr(), stride: depth };
+            let b = Strided { start: b.as_ptr(), stride: WIDTH };
+            // SAFETY: the vectors have the rows and columns.
+            unsafe { multiply([rows, 2], &[Product { depth, a, b }], Strided { start: c.as_mut_ptr(), stride: WIDTH }, false) };
             c
         };
-        let all = product(0, rows);
-        for first in 0..rows {
-            assert_eq!(product(first, 1), all[first * WIDTH..(first + 1) * WIDTH]);
+        let check = |multiply: Multiply| {
+            let all = product(multiply, 0, rows);
+            for (count, first) in
+                [1, 2, 3, 5, 8].into_iter().flat_map(|count| (0..=rows - count).map(move |first| (count, first)))
+            {
+                assert_eq!(product(multiply, first, count), all[first * WIDTH..(first + count) * WIDTH]);
+            }
+            all
+        };
+        let all = check(multiply_all);
+        check(portable);
+        #[cfg(target_arch = "x86_64")]
+        if has_avx2() {
+            // Both are chains of fused multiply-adds in the order of k.
+            assert_eq!(check(avx2), all);
         }
     }
 }

@@ -9,19 +9,21 @@
 mod square;
 mod strip;
 
-use strip::Strip;
+use strip::{Numbers, Strip};
 
 use super::amx::{HEIGHT, Line, SIDE, Tiles};
 use super::grid::{Grid, Slab};
-use super::tile::{Strided, WIDTH};
+use super::tile::{self, Strided, WIDTH};
 use crate::kernels::simd::widened;
 use crate::precision::INT8_GROUP as GROUP;
 use crate::team::{SharedSlice, for_each_mut};
 
-/// Consecutive k whose bytes lie side by side: one instruction multiplies and adds them.
+/// Consecutive k whose bytes lie side by side: one instruction of AVX-512 VNNI multiplies and adds
+/// them.
 const QUAD: usize = 4;
 
-/// Rows of the largest tile: sums in integers and in f32 of two vectors each fill the registers.
+/// Rows of the largest tile: with two vectors each, sums in integers and in f32 fill the registers of
+/// AVX-512.
 const ROWS: usize = 6;
 
 /// The fewest rows that are multiplied in tiles. Vectors are as fast for fewer rows.
@@ -32,21 +34,39 @@ const PANEL: usize = GROUP * WIDTH;
 
 const _: () = assert!(GROUP == 4 * HEIGHT, "a group of a row is a line of a tile");
 
-/// Bytes of a group of a strip.
+/// Numbers of a group of a strip.
 const STRIP: usize = GROUP * ROWS;
 
 /// The largest absolute value of a rounded number.
 const LARGEST: f32 = 127.0;
 
-/// What is added to weights, since the instruction multiplies signed with unsigned bytes.
+/// What is added to weights, since AVX-512 VNNI multiplies signed with unsigned bytes.
 const SHIFT: i32 = 128;
 
-/// Returns whether the processor multiplies and adds four bytes at a time (AVX-512 VNNI).
-pub(super) fn has_vnni() -> bool {
+/// Proof that the processor has AVX-512 VNNI, whose instruction multiplies and adds four bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Vnni(());
+
+impl Vnni {
+    pub(super) fn get() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
+            return Some(Self(()));
+        }
+        None
+    }
+}
+
+/// Returns the name of the instructions that multiply bytes in vectors.
+pub(super) fn instructions() -> &'static str {
+    if Vnni::get().is_some() {
+        return "AVX-512 VNNI";
+    }
     #[cfg(target_arch = "x86_64")]
-    return is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni");
-    #[cfg(not(target_arch = "x86_64"))]
-    false
+    if tile::has_avx2() {
+        return "AVX2";
+    }
+    tile::instructions()
 }
 
 /// Rounds a group and returns its scale, which is finite if all numbers are.
@@ -153,9 +173,13 @@ impl Int8Weights {
         while row < end {
             let (from, of_strip) = (row % ROWS, row / ROWS * x.groups * ROWS);
             let height = (ROWS - from).min(end - row);
+            let of_numbers = of_strip * GROUP..of_strip * GROUP + x.groups * STRIP;
             let strip = Strip {
                 rows: [from, height],
-                strip: &x.strips[of_strip * GROUP..][..x.groups * STRIP],
+                numbers: match &x.strips {
+                    Strips::Bytes(numbers, proof) => Numbers::Bytes(&numbers[of_numbers], *proof),
+                    Strips::Words(numbers) => Numbers::Words(&numbers[of_numbers]),
+                },
                 row_scales: &x.scales[of_strip..][..x.groups * ROWS],
                 shifts: &x.shifts[of_strip..][..x.groups * ROWS],
                 bytes,
@@ -174,7 +198,7 @@ impl Int8Weights {
 #[derive(Debug, Default)]
 pub(crate) struct Quantized {
     /// x, `[strips, groups, quads, ROWS, QUAD]`.
-    strips: Vec<i8>,
+    strips: Strips,
     /// s_x, `[strips, groups, ROWS]`.
     scales: Vec<f32>,
     /// −[`SHIFT`]·Σx, `[strips, groups, ROWS]`, which makes up for the shift of the weights.
@@ -184,6 +208,74 @@ pub(crate) struct Quantized {
     /// The rows in squares as well, if products run in tiles.
     squares: Squares,
     tiles: Option<Tiles>,
+}
+
+/// The rounded numbers of strips, in the form that the processor multiplies.
+#[derive(Debug)]
+enum Strips {
+    Bytes(Vec<i8>, Vnni),
+    /// A quad is in the order 0, 2, 1, 3. An instruction of AVX2 multiplies the two words of each
+    /// lane of 32 bits and adds the products. A mask turns bytes 0 and 2 of a column's quad of
+    /// weights into words, and a shift turns bytes 1 and 3.
+    Words(Vec<i16>),
+}
+
+impl Default for Strips {
+    fn default() -> Self {
+        Vnni::get().map_or(Self::Words(Vec::new()), |proof| Self::Bytes(Vec::new(), proof))
+    }
+}
+
+impl Strips {
+    /// Makes room for this many numbers.
+    fn reach(&mut self, count: usize) {
+        match self {
+            Self::Bytes(numbers, _) if numbers.len() < count => numbers.resize(count, 0),
+            Self::Words(numbers) if numbers.len() < count => numbers.resize(count, 0),
+            _ => {}
+        }
+    }
+
+    fn parts(&mut self) -> StripParts {
+        match self {
+            Self::Bytes(numbers, _) => StripParts::Bytes(SharedSlice::of(numbers)),
+            Self::Words(numbers) => StripParts::Words(SharedSlice::of(numbers)),
+        }
+    }
+}
+
+/// The strips of several tasks.
+#[derive(Clone, Copy)]
+enum StripParts {
+    Bytes(SharedSlice<i8>),
+    Words(SharedSlice<i16>),
+}
+
+impl StripParts {
+    /// Writes a group of the row at `place` in its strip.
+    ///
+    /// # Safety
+    ///
+    /// The parts are alive and hold the group, and nothing else uses it.
+    #[inline(always)]
+    unsafe fn write(self, group: usize, place: usize, numbers: &[i8; GROUP]) {
+        /// Writes to every quad of a group.
+        #[inline(always)]
+        fn each<T: Copy>(strip: &mut [T], place: usize, numbers: &[i8; GROUP], form: impl Fn([i8; QUAD]) -> [T; QUAD]) {
+            for (quads, quad) in strip.chunks_exact_mut(ROWS * QUAD).zip(numbers.as_chunks().0) {
+                quads[place * QUAD..][..QUAD].copy_from_slice(&form(*quad));
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Self::Bytes(parts) => each(parts.slice(group * STRIP, STRIP), place, numbers, |quad| quad),
+                Self::Words(parts) => {
+                    each(parts.slice(group * STRIP, STRIP), place, numbers, |[a, b, c, d]| [a, c, b, d].map(i16::from));
+                }
+            }
+        }
+    }
 }
 
 /// Rows of rounded numbers in squares of [`SIDE`]. Unused memory may follow them.
@@ -208,6 +300,14 @@ impl Squares {
 }
 
 impl Quantized {
+    /// Returns the bytes of a number in strips.
+    pub(super) fn bytes_of_number(&self) -> usize {
+        match self.strips {
+            Strips::Bytes(..) => size_of::<i8>(),
+            Strips::Words(_) => size_of::<i16>(),
+        }
+    }
+
     /// Returns whether products run in tiles.
     pub(super) fn is_tiled(&self) -> bool {
         self.tiles.is_some()
@@ -220,24 +320,24 @@ impl Quantized {
         const PIECE: usize = 6;
         (self.rows, self.groups) = (grid.rows(), width.div_ceil(GROUP));
         let groups = self.rows.div_ceil(ROWS) * self.groups;
-        if self.strips.len() < groups * STRIP {
-            self.strips.resize(groups * STRIP, 0);
+        self.strips.reach(groups * STRIP);
+        if self.scales.len() < groups * ROWS {
             self.scales.resize(groups * ROWS, 0.0);
             self.shifts.resize(groups * ROWS, 0);
         }
-        // Without VNNI, the rows that vectors multiply would round differently.
-        self.tiles = tiles.filter(|_| self.rows >= LOWEST_SQUARE && has_vnni());
+        self.tiles = tiles.filter(|_| self.rows >= LOWEST_SQUARE);
         let tiled = self.is_tiled();
         if tiled {
             self.squares.reshape(self.rows.div_ceil(SIDE) * self.groups);
         }
         let Squares { lines, scales: square_scales, shifts: square_shifts } = &mut self.squares;
         let squares = (SharedSlice::of(lines), SharedSlice::of(square_scales), SharedSlice::of(square_shifts));
-        let piece = (PIECE * self.groups).max(1);
-        let scales = self.scales[..groups * ROWS].chunks_mut(piece * ROWS);
-        let shifts = self.shifts[..groups * ROWS].chunks_mut(piece * ROWS);
-        let mut pieces: Vec<_> = self.strips[..groups * STRIP].chunks_mut(piece * STRIP).zip(scales.zip(shifts)).collect();
-        for_each_mut(&mut pieces, |piece, (bytes, (scales, shifts))| {
+        let strips = self.strips.parts();
+        let of_piece = (PIECE * self.groups).max(1);
+        let scales = self.scales[..groups * ROWS].chunks_mut(of_piece * ROWS);
+        let shifts = self.shifts[..groups * ROWS].chunks_mut(of_piece * ROWS);
+        let mut pieces: Vec<_> = scales.zip(shifts).collect();
+        for_each_mut(&mut pieces, |piece, (scales, shifts)| {
             for row in piece * PIECE * ROWS..self.rows.min((piece + 1) * PIECE * ROWS) {
                 let (strip, place) = (row / ROWS - piece * PIECE, row % ROWS);
                 let (whole, rest) = grid.row(row)[..width].as_chunks();
@@ -250,6 +350,8 @@ impl Quantized {
                     let shift = -SHIFT * rounded.iter().map(|x| i32::from(*x)).sum::<i32>();
                     scales[group * ROWS + place] = scale;
                     shifts[group * ROWS + place] = shift;
+                    // SAFETY: each task has strips of its own.
+                    unsafe { strips.write(piece * of_piece + group, place, &rounded) };
                     if tiled {
                         let at = (row / SIDE * self.groups + group - strip * self.groups) * SIDE + row % SIDE;
                         // SAFETY: each task has rows of its own.
@@ -258,10 +360,6 @@ impl Quantized {
                             squares.1.slice(at, 1)[0] = scale;
                             squares.2.slice(at, 1)[0] = shift;
                         }
-                    }
-                    let quads = bytes[group * STRIP..][..STRIP].chunks_exact_mut(ROWS * QUAD);
-                    for (quad, x) in quads.zip(rounded.as_chunks::<QUAD>().0) {
-                        quad[place * QUAD..][..QUAD].copy_from_slice(x);
                     }
                 });
             }
@@ -273,6 +371,13 @@ impl Quantized {
 mod tests {
     use super::super::noise::{grid, noise};
     use super::*;
+
+    impl Quantized {
+        /// Returns rows without VNNI.
+        fn of_words() -> Self {
+            Self { strips: Strips::Words(Vec::new()), ..Self::default() }
+        }
+    }
 
     /// Returns numbers as they are rounded: by group, to 1/127 of the group's largest.
     fn rounded(numbers: &[f32]) -> Vec<f64> {
@@ -342,19 +447,50 @@ mod tests {
             assert_eq!(first[..16], whole[..16]);
             assert_eq!(first[16..], [1.0; 16]);
         }
-        // Any processor computes them, up to the rounding of a fused multiply-add.
-        let mut plain = vec![1.0_f32; ROWS * WIDTH];
-        let groups = x.groups;
-        let strip = Strip {
-            rows: [0, ROWS],
-            strip: &x.strips[..groups * STRIP],
-            row_scales: &x.scales[..groups * ROWS],
-            shifts: &x.shifts[..groups * ROWS],
-            bytes: &weight.panels,
-            scales: &weight.scales,
+    }
+
+    #[test]
+    fn words_have_the_products_of_bytes() {
+        let (input, rows) = (200, 15);
+        let weight = Int8Weights::new([input, 2 * WIDTH], noise);
+        let grid = grid(rows, input, |row, k| noise(k, row + 50));
+        let [mut any, mut words] = [Quantized::default(), Quantized::of_words()];
+        any.fill(&grid, input, None);
+        words.fill(&grid, input, None);
+        let product = |x: &Quantized, shape @ [_, rows, _]: [usize; 3], add: bool| {
+            let mut c = vec![1.0_f32; rows * WIDTH];
+            // SAFETY: the vector has the rows and columns.
+            unsafe { weight.multiply(1, shape, x, Strided { start: c.as_mut_ptr(), stride: WIDTH }, add) };
+            c
         };
-        plain.chunks_exact_mut(WIDTH).enumerate().for_each(|(row, out)| strip.plain(row, out, true));
-        assert!(whole.iter().zip(&plain).all(|(a, b)| (a - b).abs() <= 4.0 * f32::EPSILON * a.abs().max(1.0)));
+        for first in 0..rows {
+            for shape in (1..=rows - first).flat_map(|rows| [[first, rows, 1], [first, rows, 2]]) {
+                for add in [false, true] {
+                    assert_eq!(product(&words, shape, add), product(&any, shape, add), "{shape:?}");
+                }
+            }
+        }
+        // Any processor computes them, up to the rounding of a fused multiply-add.
+        let Strips::Words(numbers) = &words.strips else { panic!("a form does not change") };
+        let groups = words.groups;
+        for (strip, first) in (0..rows).step_by(ROWS).enumerate() {
+            let of_strip = strip * groups * ROWS;
+            let numbers = &numbers[of_strip * GROUP..][..groups * STRIP];
+            let strip = Strip {
+                rows: [0, ROWS],
+                numbers: Numbers::Words(numbers),
+                row_scales: &words.scales[of_strip..][..groups * ROWS],
+                shifts: &words.shifts[of_strip..][..groups * ROWS],
+                bytes: &weight.panels[groups * PANEL..],
+                scales: &weight.scales[groups * WIDTH..],
+            };
+            for row in first..rows.min(first + ROWS) {
+                let mut plain = [1.0_f32; WIDTH];
+                strip.plain(numbers, row - first, &mut plain, true);
+                let vector = product(&words, [row, 1, 2], true);
+                assert!(vector.iter().zip(&plain).all(|(a, b)| (a - b).abs() <= 4.0 * f32::EPSILON * a.abs().max(1.0)));
+            }
+        }
     }
 
     #[test]
@@ -386,13 +522,14 @@ mod tests {
             let weight = Int8Weights::new([3 * GROUP, 1], |_, _| sign);
             let mut grid = Grid::new(2, 3 * GROUP);
             grid.rows_mut().zip([1.0, -1.0]).for_each(|(line, x)| line.fill(x));
-            let mut x = Quantized::default();
-            x.fill(&grid, 3 * GROUP, None);
-            let mut c = vec![0.0_f32; 2 * WIDTH];
-            // SAFETY: the vector has the rows and columns.
-            unsafe { weight.multiply(0, [0, 2, 2], &x, Strided { start: c.as_mut_ptr(), stride: WIDTH }, false) };
-            for (row, expected) in [sign, -sign].map(|sign| sign * 3.0 * GROUP as f32).into_iter().enumerate() {
-                assert!((c[row * WIDTH] - expected).abs() < 1e-4, "{} for {expected}", c[row * WIDTH]);
+            for mut x in [Quantized::default(), Quantized::of_words()] {
+                x.fill(&grid, 3 * GROUP, None);
+                let mut c = vec![0.0_f32; 2 * WIDTH];
+                // SAFETY: the vector has the rows and columns.
+                unsafe { weight.multiply(0, [0, 2, 2], &x, Strided { start: c.as_mut_ptr(), stride: WIDTH }, false) };
+                for (row, expected) in [sign, -sign].map(|sign| sign * 3.0 * GROUP as f32).into_iter().enumerate() {
+                    assert!((c[row * WIDTH] - expected).abs() < 1e-4, "{} for {expected}", c[row * WIDTH]);
+                }
             }
         }
     }
