@@ -33,9 +33,11 @@ use std::sync::{Arc, Weak};
 use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) use cpu::PairProducts;
 pub use cpu::instructions;
 pub(crate) use cpu::piece::NODE_TOKENS;
-pub(crate) use cpu::{FUSED, PANEL, PairProducts, QUERIES, low_rank_bytes, products};
+pub(crate) use cpu::{FUSED, PANEL, QUERIES, low_rank_bytes, products};
 pub use engine::Formats;
 pub(crate) use gpu::draw::{DeviceDraw, draw as draw_on_device};
 pub(crate) use gpu::ops::multiply;

@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn only_the_documented_roundings_occur() {
-        for (input, rows) in [(5, 1), (64, 6), (71, 13), (300, 4), (1408, 7)] {
+        for (input, rows) in [(5, 1), (64, 6), (71, 13), (130, 75), (300, 4), (1408, 7)] {
             let output = 45;
             let weight = Int8Weights::new([input, output], noise);
             let grid = grid(rows, input, |row, k| 3.0 * noise(k + 7, row + 100));
