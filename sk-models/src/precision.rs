@@ -16,9 +16,9 @@ pub(crate) const PANEL: usize = 32;
 
 /// The number format of a decoder's weights.
 ///
-/// On a CPU, keys, values and the states between layers are in f32 in any case. So are adapters,
-/// unless the processor has AVX-512 VNNI or, if it is AMD's, AVX-512 BF16: these round adapters
-/// beside weights in int8 and in bf16.
+/// On a CPU, keys, values and the states between layers are in f32 in any case. Adapters
+/// are in f32 too, with two exceptions: processors with AVX-512 VNNI round them beside weights in
+/// int8, and AMD's processors with AVX-512 BF16 round them beside weights in bf16 or int8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Precision {
     /// f32, or the format of the device.

@@ -412,7 +412,8 @@ unsafe fn avx512_tile<const R: usize>(input: usize, a: Strided<*const f32>, pane
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn avx2(rows: usize, input: usize, a: Strided<*const f32>, panel: &[bf16], c: Strided<*mut f32>, add: bool) {
-    /// Rows of the largest tile of two vectors. The pairs and their mask take registers too.
+    /// Rows of the largest tile of two vectors: one fewer than in f32, since the pairs and their mask
+    /// take registers too.
     const ROWS: usize = 5;
     /// Rows of the largest tile of four vectors.
     const WIDE: usize = 2;

@@ -125,7 +125,7 @@ struct Pooled {
     is_partial: bool,
     /// The number of weight vectors with a score.
     points: usize,
-    /// How many of them have every axis that was judged. The pooled coefficient is over these.
+    /// The number of weight vectors with a score for every axis in `judged`. Pooled ρ is over these.
     whole: usize,
 }
 

@@ -43,7 +43,8 @@ const LARGEST: f32 = 127.0;
 /// What is added to weights, since AVX-512 VNNI multiplies signed with unsigned bytes.
 const SHIFT: i32 = 128;
 
-/// Proof that the processor has AVX-512 VNNI, whose instruction multiplies and adds four bytes.
+/// Proof that the processor has AVX-512 VNNI, whose instruction multiplies four pairs of bytes and adds
+/// the products.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Vnni(());
 
@@ -210,7 +211,7 @@ pub(crate) struct Quantized {
     tiles: Option<Tiles>,
 }
 
-/// The rounded numbers of strips, in the form that the processor multiplies.
+/// The rounded numbers of strips, in the type that the processor multiplies.
 #[derive(Debug)]
 enum Strips {
     Bytes(Vec<i8>, Vnni),
