@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{assert_refused, edit_json, models, run, run_on_models, stderr, stdout};
+use crate::common::{assert_refused, edit_json, models, run, run_on_models, stdout};
 use crate::fake::{Fake, Setup};
 use serde_json::Value;
 use sk_models::Qwen2Config;
@@ -256,7 +256,7 @@ fn a_long_measurement_shows_its_progress() {
     let args = brief(&["--against", slow]);
     let output = run_on_models("bench", &args.iter().map(String::as_str).collect::<Vec<_>>());
     stdout(&output);
-    let said = stderr(&output);
+    let said = crate::common::stderr(&output);
     assert!(said.lines().count() == 1 && said.starts_with("2/2 runs · "), "{said}");
 }
 
