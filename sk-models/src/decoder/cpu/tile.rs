@@ -314,19 +314,17 @@ unsafe fn avx512_tile<const R: usize, const V: usize>(products: &[Product], firs
 unsafe fn avx2([rows, vectors]: [usize; 2], products: &[Product], c: Strided<*mut f32>, add: bool) {
     /// Rows of the largest tile of two vectors.
     const ROWS: usize = 6;
-    /// Rows of the largest tile of four vectors.
+    /// Rows of the largest tile of four vectors, which loads fewer numbers per product.
     const WIDE: usize = 3;
-    for (first, height) in heights(rows, ROWS) {
-        let c = c.rows_from(first);
-        // SAFETY: rows `first..first + height` of A and C, which the caller vouches for.
-        unsafe {
-            if vectors == 2 && height <= WIDE {
-                of_height!(height, R => avx2_tile::<R, 4>(products, (first, 0), c, add), 1 2, WIDE);
-                continue;
+    // SAFETY: the rows of each height belong to A and C, which the caller vouches for.
+    unsafe {
+        if vectors == 1 {
+            for (row, height) in heights(rows, ROWS) {
+                of_height!(height, R => avx2_tile::<R, 2>(products, row, c.rows_from(row), add), 1 2 3 4 5, ROWS);
             }
-            for column in (0..16 * vectors).step_by(16) {
-                let c = Strided { start: c.start.add(column), ..c };
-                of_height!(height, R => avx2_tile::<R, 2>(products, (first, column), c, add), 1 2 3 4 5, ROWS);
+        } else {
+            for (row, height) in heights(rows, WIDE) {
+                of_height!(height, R => avx2_tile::<R, 4>(products, row, c.rows_from(row), add), 1 2, WIDE);
             }
         }
     }
@@ -334,17 +332,11 @@ unsafe fn avx2([rows, vectors]: [usize; 2], products: &[Product], c: Strided<*mu
 
 /// # Safety
 ///
-/// As [`avx2`], for `R` rows of A from `first` on, and `V` vectors of eight columns of B from
-/// `column` on.
+/// As [`avx2`], for `R` rows of A from `first` on, and `V` vectors of eight columns.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-unsafe fn avx2_tile<const R: usize, const V: usize>(
-    products: &[Product],
-    (first, column): (usize, usize),
-    c: Strided<*mut f32>,
-    add: bool,
-) {
+unsafe fn avx2_tile<const R: usize, const V: usize>(products: &[Product], first: usize, c: Strided<*mut f32>, add: bool) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _mm256_loadu_ps, _mm256_set1_ps};
     // SAFETY: the caller vouches for every element that is read or written here; a prefetch may
     // point anywhere.
@@ -352,7 +344,7 @@ unsafe fn avx2_tile<const R: usize, const V: usize>(
         let mut sums = load_sums!(256, R, V, c, add);
         for product in products {
             let Product { depth, a, b } = product.rows_from(first);
-            let mut line = b.start.wrapping_add(column);
+            let mut line = b.start;
             for k in 0..depth {
                 // A tile with at least as many rows as vectors is slower with a prefetch.
                 if R < V {
