@@ -4,6 +4,7 @@ use std::io::Read;
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
+use rustls::CertificateError;
 use serde_json::Value;
 use ureq::config::ConfigBuilder;
 use ureq::http::Uri;
@@ -95,6 +96,44 @@ pub fn gist(body: &str, key: Option<&Key>) -> String {
     if line.is_empty() { "(no message)".to_owned() } else { line }
 }
 
+/// Returns what to do about a failure that every attempt would repeat: a certificate that is not
+/// accepted, a server without TLS, or a proxy that requires a password. `None` for other failures.
+#[must_use]
+pub fn advice(error: &ureq::Error) -> Option<&'static str> {
+    let error = match error {
+        ureq::Error::ConnectProxyFailed(reason) if reason.contains("407") => {
+            return Some("give the proxy as http://USER:PASSWORD@HOST:PORT");
+        }
+        ureq::Error::Io(error) => error.get_ref()?.downcast_ref()?,
+        _ => return None,
+    };
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(
+            "if you trust this server, add its issuer to the certificates of the system; on Linux, SSL_CERT_FILE names a file of them",
+        ),
+        rustls::Error::InvalidCertificate(_) => Some("check the address and the certificate of the server"),
+        rustls::Error::InvalidMessage(_) => {
+            Some("the server does not use TLS at this port; does its address begin with http://?")
+        }
+        _ => None,
+    }
+}
+
+/// Returns the message of a failed request to `url`, with the proxy on the way and the [`advice`].
+/// The key is replaced by `…`.
+#[must_use]
+pub fn failure(error: &ureq::Error, url: &str, proxy: Option<&ureq::Proxy>, key: Option<&Key>) -> String {
+    let mut message = gist(&error.to_string(), key);
+    if let Some(proxy) = proxy.filter(|proxy| url.parse().is_ok_and(|uri| !proxy.is_no_proxy(&uri))) {
+        message += &format!(" (through the proxy {}:{})", proxy.host(), proxy.port());
+    }
+    if let Some(advice) = advice(error) {
+        message += "; ";
+        message += advice;
+    }
+    message
+}
+
 impl Server {
     pub(crate) fn new(agent: &Agent, base: &str, key: Option<&Key>) -> Self {
         // Local servers are never reached through a proxy.
@@ -166,9 +205,7 @@ impl Server {
         if timed_out {
             return Fault::TimedOut { seconds: waited.as_secs_f64() };
         }
-        let through = self.proxy.as_ref().filter(|proxy| self.base.parse().is_ok_and(|uri| !proxy.is_no_proxy(&uri)));
-        let through = through.map(|proxy| format!(" (through the proxy {}:{})", proxy.host(), proxy.port()));
-        Fault::Connection { message: self.gist(error.to_string().as_bytes()) + &through.unwrap_or_default() }
+        Fault::Connection { message: failure(error, &self.base, self.proxy.as_ref(), self.key.as_ref()) }
     }
 
     /// Returns a fault in the answer `body` with what the server says about it, without the key.
@@ -214,6 +251,8 @@ fn message_of(body: &Value) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     #[test]
@@ -231,5 +270,26 @@ mod tests {
             assert_eq!(server.gist(body.as_bytes()), shown);
         }
         assert_eq!(server.gist(&[b'x'; 1000]).chars().count(), SHOWN + 1);
+    }
+
+    #[test]
+    fn what_every_attempt_would_repeat_comes_with_advice() {
+        let tls = |error: rustls::Error| ureq::Error::Io(io::Error::new(io::ErrorKind::InvalidData, error));
+        let proxy = ureq::Proxy::new("http://bob:secret@proxy.example:3128").unwrap();
+        let told = |error: &ureq::Error| failure(error, "https://far.example", Some(&proxy), None);
+        let unknown = told(&tls(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)));
+        assert!(unknown.contains("(through the proxy proxy.example:3128)") && unknown.contains("SSL_CERT_FILE"), "{unknown}");
+        let expired = told(&tls(rustls::Error::InvalidCertificate(CertificateError::Expired)));
+        assert!(expired.contains("certificate of the server") && !expired.contains("SSL_CERT_FILE"), "{expired}");
+        let plain = told(&tls(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)));
+        assert!(plain.contains("http://"), "{plain}");
+        let locked = told(&ureq::Error::ConnectProxyFailed("proxy server responded 407/407".to_owned()));
+        assert!(locked.contains("http://USER:PASSWORD@HOST:PORT") && !locked.contains("secret"), "{locked}");
+        let passing = [
+            tls(rustls::Error::PeerIncompatible(rustls::PeerIncompatible::Tls12NotOffered)),
+            ureq::Error::Io(io::ErrorKind::ConnectionReset.into()),
+            ureq::Error::ConnectProxyFailed("proxy server responded 503/503".to_owned()),
+        ];
+        assert!(passing.iter().all(|error| advice(error).is_none()));
     }
 }

@@ -19,7 +19,7 @@ mod wire;
 pub use check::{CheckReport, Probe, ServerReport};
 pub use engine::{IfLoaded, RemoteEngine, RemoteOptions};
 pub use error::{AnswerError, Fault, RemoteError};
-pub use http::{client_config, gist, is_local};
+pub use http::{advice, client_config, failure, gist, is_local};
 pub use retry::{Retry, backoff, retry_after};
 pub use role::{AddressError, Key, Kind, Reason, Role, address, without_user};
 pub use sk_core::{TimeLeft, Traffic};

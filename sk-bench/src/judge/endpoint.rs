@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 use serde_json::Value;
-use sk_remote::{Key, address, client_config, gist, is_local, retry_after, without_user};
+use sk_remote::{Key, address, advice, client_config, failure, gist, is_local, retry_after, without_user};
 use ureq::{Agent, RequestBuilder};
 
 use super::retry::Pace;
@@ -58,6 +58,14 @@ pub(super) struct Answer {
     /// The target of a redirect.
     location: Option<String>,
     body: String,
+}
+
+/// The reason why no complete response arrived.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    reason: String,
+    /// Whether every attempt would fail in the same way.
+    is_lasting: bool,
 }
 
 /// A response that rejects the request.
@@ -153,8 +161,8 @@ impl Endpoint {
     /// Requests a chat completion, without retries.
     ///
     /// # Errors
-    /// If no complete response arrives. The error is the reason.
-    pub(super) fn ask(&self, body: &Value) -> Result<Answer, String> {
+    /// If no complete response arrives.
+    pub(super) fn ask(&self, body: &Value) -> Result<Answer, Trouble> {
         let request = self.agent.post(self.completions()).content_type("application/json");
         self.read(self.authorized(request).send(body.to_string()))
     }
@@ -172,14 +180,15 @@ impl Endpoint {
     /// many.
     ///
     /// # Errors
-    /// If there is no usable answer, the server denies access or redirects, Ctrl-C was pressed, or
-    /// nothing is asked any more. The inner error is an answer that rejects the request.
+    /// If there is no usable answer, no attempt can reach the server, it denies access or redirects,
+    /// Ctrl-C was pressed, or nothing is asked any more. The inner error is an answer that rejects
+    /// the request.
     pub(super) fn persist<T>(
         &self,
         url: &str,
         retry: Retry,
         pace: &Pace,
-        ask: impl Fn() -> Result<Answer, String>,
+        ask: impl Fn() -> Result<Answer, Trouble>,
         read: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Result<T, Rejection>, JudgeError> {
         let Retry { attempts, patience, .. } = retry;
@@ -224,7 +233,8 @@ impl Endpoint {
                         }
                     }
                 }
-                Err(trouble) => last = trouble,
+                Err(Trouble { reason, is_lasting: true }) => return Err(JudgeError::Invalid(format!("{url}: {reason}"))),
+                Err(Trouble { reason, .. }) => last = reason,
             }
         }
         Err(unanswered(attempts, last))
@@ -252,17 +262,17 @@ impl Endpoint {
         Some(JudgeError::Invalid(format!("{url}: the server answers {status}{reason}")))
     }
 
-    /// Returns the reason why no complete response arrived.
-    fn trouble(&self, error: &ureq::Error) -> String {
-        match error {
+    fn trouble(&self, error: &ureq::Error) -> Trouble {
+        let reason = match error {
             ureq::Error::Timeout(ureq::Timeout::Global) => {
                 format!("it took longer than {} s (--timeout)", self.timeout.as_secs_f64())
             }
-            _ => self.gist(&error.to_string()),
-        }
+            _ => failure(error, &self.base, self.agent.config().proxy(), self.key.as_ref()),
+        };
+        Trouble { reason, is_lasting: advice(error).is_some() }
     }
 
-    fn read(&self, sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, String> {
+    fn read(&self, sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, Trouble> {
         let mut response = sent.map_err(|error| self.trouble(&error))?;
         let header = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
         let retry_after = header.and_then(|value| retry_after(value, SystemTime::now()));

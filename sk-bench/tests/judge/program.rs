@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::Read;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -250,6 +250,48 @@ fn a_socks_proxy_is_used() {
     assert_eq!(version, [5]);
     drop(connection);
     assert!(!child.wait().unwrap().success());
+}
+
+/// Starts a server that sends `answer` after the first bytes of each connection. Returns its address
+/// and the number of connections.
+fn blunt_server(answer: &'static str) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    thread::spawn(move || {
+        for connection in listener.incoming() {
+            let mut connection = connection.unwrap();
+            counted.fetch_add(1, Ordering::Relaxed);
+            // The client may be gone. Unread bytes would reset the connection before it reads the answer.
+            let _ = connection.read(&mut [0; 4096]);
+            let _ = connection.write_all(answer.as_bytes());
+            let _ = connection.shutdown(Shutdown::Write);
+            let _ = connection.read_to_end(&mut Vec::new());
+        }
+    });
+    (address, connections)
+}
+
+#[test]
+fn a_failure_that_every_attempt_would_repeat_ends_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    write_responses(folder.path(), 3);
+    let refused = |endpoint: &str, proxy: &str, parts: &[&str]| {
+        let args = ["judge", "responses.jsonl", "-o", "judged.jsonl", "--model", "m", "--no-cache", "-q", "--concurrency", "1"];
+        let mut command = program();
+        command.current_dir(folder.path()).env("ALL_PROXY", proxy).args(args).args(["--endpoint", endpoint]);
+        let message = stderr(&command.output().unwrap());
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    };
+    let (plain, connections) = blunt_server("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    refused(&format!("https://{plain}"), "", &["does not use TLS", "http://"]);
+    assert_eq!(connections.load(Ordering::Relaxed), 1);
+    let (proxy, connections) = blunt_server("HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n");
+    // An address that no machine has.
+    let through = format!("(through the proxy {proxy})");
+    refused("https://192.0.2.1:9", &format!("http://{proxy}"), &[&through, "http://USER:PASSWORD@HOST:PORT"]);
+    assert_eq!(connections.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub enum HubError {
     #[error("{url}: the hub answers {status}; {hint}")]
     Status { url: String, status: u16, hint: &'static str },
     /// The connection fails.
-    #[error("{url}: {source}")]
+    #[error("{url}: {source}{}", advice(source))]
     Connection { url: String, source: Box<ureq::Error> },
     /// The hub lists a file and does not give it.
     #[error("{url}: the hub answers {status}; {hint}")]
@@ -55,7 +55,7 @@ impl HubError {
     /// server.
     pub(super) fn may_pass(&self) -> bool {
         match self {
-            Self::Connection { .. } => true,
+            Self::Connection { source, .. } => advice(source).is_empty(),
             Self::Status { status, .. } => matches!(status, 408 | 429 | 500..),
             _ => false,
         }
@@ -64,6 +64,24 @@ impl HubError {
     /// Returns whether the model was not found, so that the id may have been meant as a directory.
     pub(in crate::hf) fn is_absence(&self) -> bool {
         matches!(self, Self::Offline { .. } | Self::Connection { .. } | Self::Status { status: 401 | 403 | 404, .. })
+    }
+}
+
+/// Returns what to do about a failure that every attempt would repeat, as the end of a message: a
+/// certificate that is not accepted, or a proxy that requires a password. Else an empty text.
+fn advice(error: &ureq::Error) -> &'static str {
+    let certificate = |error: &io::Error| match error.get_ref()?.downcast_ref()? {
+        rustls::Error::InvalidCertificate(reason) => Some(reason == &rustls::CertificateError::UnknownIssuer),
+        _ => None,
+    };
+    match error {
+        ureq::Error::ConnectProxyFailed(reason) if reason.contains("407") => "; give the proxy as http://USER:PASSWORD@HOST:PORT",
+        ureq::Error::Io(error) => match certificate(error) {
+            Some(true) => "; add its issuer to the certificates of the system; on Linux, SSL_CERT_FILE names a file of them",
+            Some(false) => "; check the address and the certificate of the hub",
+            None => "",
+        },
+        _ => "",
     }
 }
 
@@ -84,5 +102,26 @@ mod tests {
         assert!(!HubError::Interrupted { url: url.clone(), source }.is_absence());
         assert!(HubError::Status { url: url.clone(), status: 403, hint: "" }.is_absence());
         assert!(!HubError::Withheld { url, status: 403, hint: "" }.is_absence());
+    }
+
+    #[test]
+    fn a_failure_that_every_attempt_would_repeat_is_not_retried() {
+        let failed = |source| HubError::Connection { url: "u".to_owned(), source: Box::new(source) };
+        let tls = |reason| {
+            let source = rustls::Error::InvalidCertificate(reason);
+            failed(ureq::Error::Io(io::Error::new(io::ErrorKind::InvalidData, source)))
+        };
+        for (error, part) in [
+            (tls(rustls::CertificateError::UnknownIssuer), "SSL_CERT_FILE"),
+            (tls(rustls::CertificateError::Expired), "certificate of the hub"),
+            (
+                failed(ureq::Error::ConnectProxyFailed("proxy server responded 407/407".to_owned())),
+                "http://USER:PASSWORD@HOST:PORT",
+            ),
+        ] {
+            assert!(!error.may_pass() && error.to_string().contains(part), "{error}");
+        }
+        assert!(failed(ureq::Error::Io(io::ErrorKind::ConnectionReset.into())).may_pass());
+        assert!(failed(ureq::Error::ConnectProxyFailed("proxy server responded 503/503".to_owned())).may_pass());
     }
 }
