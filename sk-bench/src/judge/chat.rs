@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
 use super::endpoint::Rejection;
@@ -135,8 +135,39 @@ struct Choice {
 
 #[derive(Deserialize)]
 struct Message {
+    #[serde(default, deserialize_with = "text")]
     content: Option<String>,
     refusal: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    /// Parts, as of a model that also sends its reasoning.
+    Parts(Vec<Part>),
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part {
+    Text {
+        text: String,
+    },
+    #[serde(other)]
+    Other,
+}
+
+/// Deserializes the text of a content: the text itself, or the text parts, one after the other.
+fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let text_of = |part| match part {
+        Part::Text { text } => Some(text),
+        Part::Other => None,
+    };
+    Ok(Option::deserialize(from)?.map(|content| match content {
+        Content::Text(text) => text,
+        Content::Parts(parts) => parts.into_iter().filter_map(text_of).collect(),
+    }))
 }
 
 #[derive(Deserialize)]

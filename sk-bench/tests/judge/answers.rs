@@ -35,6 +35,15 @@ fn prose_around_the_json_is_read_over() {
 }
 
 #[test]
+fn of_content_in_parts_the_texts_are_read() {
+    let thinking = json!({"type": "thinking", "thinking": [{"type": "text", "text": "Perhaps 2."}]});
+    let content = json!([thinking, {"type": "text", "text": "{\"score\":"}, {"type": "text", "text": " 8}"}]);
+    let server = Server::start(move |_, _| Reply::completion(&json!({"message": {"content": content}, "finish_reason": "stop"})));
+    assert_eq!(value(ask(&integer_judge(&server), 0)), 0.8);
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
 fn a_number_alone_needs_no_reminder() {
     for text in ["7", "7/10"] {
         let server = Server::start(move |_, _| Reply::says(text));
