@@ -320,11 +320,17 @@ unsafe fn avx2([rows, vectors]: [usize; 2], products: &[Product], c: Strided<*mu
     unsafe {
         if vectors == 1 {
             for (row, height) in heights(rows, ROWS) {
-                of_height!(height, R => avx2_tile::<R, 2>(products, row, c.rows_from(row), add), 1 2 3 4 5, ROWS);
+                of_height!(height, R => avx2_tile::<R, 2, false>(products, row, c.rows_from(row), add), 1 2 3 4 5, ROWS);
             }
         } else {
             for (row, height) in heights(rows, WIDE) {
-                of_height!(height, R => avx2_tile::<R, 4>(products, row, c.rows_from(row), add), 1 2, WIDE);
+                let c = c.rows_from(row);
+                // The first tile brings the panel into the cache.
+                if row == 0 {
+                    of_height!(height, R => avx2_tile::<R, 4, true>(products, row, c, add), 1 2, WIDE);
+                } else {
+                    of_height!(height, R => avx2_tile::<R, 4, false>(products, row, c, add), 1 2, WIDE);
+                }
             }
         }
     }
@@ -332,11 +338,17 @@ unsafe fn avx2([rows, vectors]: [usize; 2], products: &[Product], c: Strided<*mu
 
 /// # Safety
 ///
-/// As [`avx2`], for `R` rows of A from `first` on, and `V` vectors of eight columns.
+/// As [`avx2`], for `R` rows of A from `first` on, and `V` vectors of eight columns. `FETCH` is
+/// whether rows of B are prefetched.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-unsafe fn avx2_tile<const R: usize, const V: usize>(products: &[Product], first: usize, c: Strided<*mut f32>, add: bool) {
+unsafe fn avx2_tile<const R: usize, const V: usize, const FETCH: bool>(
+    products: &[Product],
+    first: usize,
+    c: Strided<*mut f32>,
+    add: bool,
+) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _mm256_loadu_ps, _mm256_set1_ps};
     // SAFETY: the caller vouches for every element that is read or written here; a prefetch may
     // point anywhere.
@@ -346,8 +358,7 @@ unsafe fn avx2_tile<const R: usize, const V: usize>(products: &[Product], first:
             let Product { depth, a, b } = product.rows_from(first);
             let mut line = b.start;
             for k in 0..depth {
-                // A tile with at least as many rows as vectors is slower with a prefetch.
-                if R < V {
+                if FETCH {
                     for v in (0..V).step_by(2) {
                         _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(ahead(R) * b.stride + 8 * v).cast());
                     }
