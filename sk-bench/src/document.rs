@@ -76,6 +76,11 @@ impl<'s> Section<'s> {
         }
     }
 
+    /// Returns whether there is a field of this name that was not read.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.fields.table.contains_key(key)
+    }
+
     pub(crate) fn count<T: DeserializeOwned>(&mut self, key: &'static str) -> Result<Option<T>, SchemeError> {
         self.field(key, "a whole number that is not negative")
     }

@@ -335,8 +335,13 @@ pub(crate) fn weights(mut section: Section<'_>, models: &Sources) -> Result<Vec<
         }
         Some(_) => {
             let list = section.vectors("list")?.unwrap_or_default();
-            let names: BTreeSet<&String> = list.iter().flatten().map(|(name, _)| name).collect();
+            let blades = section.strings("blades")?;
+            let named = || list.iter().flatten().map(|(name, _)| name);
+            let names: BTreeSet<&String> = blades.as_ref().map_or_else(|| named().collect(), |blades| blades.iter().collect());
             let whole = |(entry, vector): (usize, &Vec<(String, f64)>)| {
+                if let Some((name, _)) = vector.iter().find(|(name, _)| !names.contains(name)) {
+                    return Err(format!("entry {} of list: \"{name}\" is not among the blades", entry + 1));
+                }
                 if let Some((name, weight)) = vector.iter().find(|(_, weight)| !weight.is_finite() || *weight < 0.0) {
                     let entry = entry + 1;
                     return Err(format!(
@@ -356,6 +361,11 @@ pub(crate) fn weights(mut section: Section<'_>, models: &Sources) -> Result<Vec<
         }
         check_distinct(&weights).map(|()| weights)
     };
+    // What this kind did not take belongs to another.
+    let other = [("density", "lattice"), ("list", "listed")].into_iter().find(|(field, _)| section.has(field));
+    if let Some((field, kind)) = other {
+        return Err(section.fault(format!("{field} needs kind = \"{kind}\"")));
+    }
     // A misspelt field is reported first: it may be why a value is missing.
     let weights = weights.and_then(checked).map_err(|reason| section.fault(reason));
     section.finish()?;

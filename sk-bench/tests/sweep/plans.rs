@@ -47,15 +47,29 @@ fn a_dry_run_lists_the_cells_and_does_nothing() {
     assert_eq!(fs::read_dir(bench.folder.path()).unwrap().count(), 2, "nothing but the plan and its prompts");
 }
 
-/// The number of weight vectors that [`PLAN`] has with this `[weights]` section in place of its
-/// own.
-fn weighted(weights: &str) -> usize {
+/// The cells of [`PLAN`] with this `[weights]` section in place of its own.
+fn weighted_grid(weights: &str) -> Grid {
     let (before, after) = (PLAN.split("[weights]").next().unwrap(), PLAN.split("[prompts]").nth(1).unwrap());
     let bench = Bench::new(&format!("{before}{weights}\n[prompts]{after}"));
     let plan = Plan::read(&bench.path("plan.toml")).unwrap();
-    let grid = Grid::new(plan, &Digests::new(true)).unwrap();
+    Grid::new(plan, &Digests::new(true)).unwrap()
+}
+
+/// The number of weight vectors of [`weighted_grid`].
+fn weighted(weights: &str) -> usize {
+    let grid = weighted_grid(weights);
     assert_eq!(grid.cells.len(), 2 * 2 * (2 * grid.plan.weights.len() + 1));
     grid.plan.weights.len()
+}
+
+#[test]
+fn with_blades_a_list_that_grows_keeps_its_cells() {
+    let ids = |list: &str| {
+        let weights = format!("[weights]\nkind = \"listed\"\nblades = [\"helpful\", \"honest\"]\nlist = [{list}]\n");
+        weighted_grid(&weights).cells.into_iter().map(|cell| cell.id).collect::<Vec<_>>()
+    };
+    let [shorter, longer] = ["{ helpful = 1 }", "{ helpful = 1 }, { helpful = 1, honest = 1 }"].map(ids);
+    assert!(shorter.len() < longer.len() && shorter.iter().all(|id| longer.contains(id)), "{shorter:?} {longer:?}");
 }
 
 #[test]
@@ -191,6 +205,10 @@ fn errors_of_a_plan_name_the_line() {
     let misspelt = "kind = \"listed\"\nlists = [{ helpful = 1 }]";
     weights(misspelt, &["plan.toml:4:", "unknown field of [weights] \"lists\"", "\"list\""]);
     weights("kind = \"listed\"", &["plan.toml:2:", "at least one weight vector"]);
+    weights("list = [{ helpful = 1 }]", &["plan.toml:2:", "list needs kind = \"listed\""]);
+    weights("kind = \"listed\"\ndensity = 6", &["plan.toml:2:", "density needs kind = \"lattice\""]);
+    let strange = "kind = \"listed\"\nblades = [\"helpful\"]\nlist = [{ helpful = 1 }, { honest = 1 }]";
+    weights(strange, &["plan.toml:2:", "entry 2 of list: \"honest\" is not among the blades"]);
     weights("kind = \"listed\"\nlist = [{ helpful = -1 }]", &["plan.toml:2:", "entry 1 of list", "\"helpful\" is -1"]);
     weights("kind = \"listed\"\nlist = [{ helpful = \"x\" }]", &["plan.toml:4:", "weights.list", "found a string"]);
     weights("kind = \"listed\"\nlist = [{ helpful = 1 }, { helpful = 2 }]", &["helpful=1 are there twice"]);
