@@ -134,7 +134,9 @@ pub fn json_lines<T: DeserializeOwned>(
         let wrong = |reason| RecordError::line(path, line, reason);
         let text = text.map_err(|error| wrong(error.to_string()))?;
         let value = serde_json::from_str(&text).map_err(|error| {
-            let hint = if error.is_eof() { "; if a command was writing this line, run it again" } else { "" };
+            // A number may be cut off too.
+            let is_cut_off = error.is_eof() || (error.is_syntax() && error.column() >= text.len());
+            let hint = if is_cut_off { "; if a command was writing this line, run it again" } else { "" };
             wrong(format!("{is_not}{}{hint}", json_fault(&error)))
         })?;
         Ok((line, value))
@@ -210,6 +212,20 @@ pub(crate) fn unpacked(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_is_cut_off_may_be_of_a_running_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        let fault = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            json_lines::<serde_json::Value>(&path, "").unwrap().find_map(Result::err).unwrap().to_string()
+        };
+        for text in ["{\"a\": 1", "{\"a\": -", "{\"a\": 1e", "{\"a\": tr", "{\"a"] {
+            assert!(fault(text).ends_with("if a command was writing this line, run it again"), "{}", fault(text));
+        }
+        assert!(!fault("{\"a\" 1}").contains("run it again"));
+    }
 
     #[test]
     fn steps_that_no_record_refers_to_are_skipped() {

@@ -73,7 +73,12 @@ pub(super) fn read(path: &Path) -> Result<Vec<CandidateStep>, RecordError> {
     let parse = |(number, line): (u64, io::Result<String>)| {
         let wrong = |reason| RecordError::line(path, number, reason);
         let line = line.map_err(|error| wrong(error.to_string()))?;
-        serde_json::from_str(&without_nan(&line)).map_err(|error| wrong(json_fault(&error)))
+        let step: CandidateStep = serde_json::from_str(&without_nan(&line)).map_err(|error| wrong(json_fault(&error)))?;
+        let (selected, candidates) = (step.selected_idx, step.candidate_mus.len());
+        if selected >= candidates {
+            return Err(wrong(format!("selected_idx is {selected}, and candidate_mus has the length {candidates}")));
+        }
+        Ok(step)
     };
     numbered_lines(path).map_err(RecordError::reading(path))?.map(parse).collect()
 }
@@ -100,6 +105,21 @@ fn without_nan(line: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_selected_candidate_is_one_of_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("steps.jsonl");
+        let step = |selected: usize| {
+            let step =
+                format!(r#"{{"arm": "a", "candidate_mus": [0.1, 0.2], "raw_blade_mu_stds": {{}}, "selected_idx": {selected}}}"#);
+            std::fs::write(&path, step).unwrap();
+            read(&path)
+        };
+        assert_eq!(step(1).unwrap().len(), 1);
+        let error = step(2).unwrap_err().to_string();
+        assert!(error.contains("steps.jsonl:1: selected_idx is 2"), "{error}");
+    }
 
     #[test]
     fn nan_becomes_null_outside_of_strings() {
