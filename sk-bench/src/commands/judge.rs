@@ -204,13 +204,20 @@ fn judge(options: &JudgingArgs, task: &Task) -> Result<(), Error> {
 fn table(judged: &Path, folder: &Path, objectives: Option<&Path>, seed: Option<u64>) -> Result<(), Error> {
     let chosen = read_objectives(objectives, Objectives::hhh())?;
     let records = read_judged(judged)?;
+    let of_file = |error: JudgeError| JudgeError::Invalid(format!("{}: {error}", judged.display()));
     if objectives.is_none() {
-        check_axes(&chosen, &records)?;
+        check_axes(&chosen, &records).map_err(of_file)?;
     }
-    let FrontierTable { csv, unweighed, unjudged } = frontier_csv(&chosen, &records, seed)?;
+    let FrontierTable { csv, unweighed, unjudged, absent } = frontier_csv(&chosen, &records, seed).map_err(of_file)?;
     if unjudged > 0 {
         let cure = "judge them with the same command as the others, which goes on where it ended";
         message::aside(&format!("{} of the table lack judgements; {cure}", counted(unjudged, "response")));
+    }
+    if absent > 0 {
+        let cells = counted(absent, "cell");
+        message::aside(&format!(
+            "{cells} of scheme, weights and prompt have no response; if the sweep has them, judge its responses with the same command"
+        ));
     }
     if unweighed > 0 {
         let cure = "for a baseline of a sweep, set at_every_weight = true in its plan";

@@ -115,8 +115,8 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
     let bits = |row: &JudgedRow<'_>| row.weights.iter().map(|weight| weight.to_bits()).collect::<Vec<_>>();
     let cells: BTreeSet<_> = rows.iter().map(|row| (row.method, bits(row))).collect();
     let partial = rows.iter().filter(|row| row.scores.len() < versions.len()).count();
-    let unjudged = partial + (cells.len() * prompts.len()).saturating_sub(rows.len()).max(lost);
-    Ok(FrontierTable { csv, unweighed: unweighed.len(), unjudged })
+    let absent = (cells.len() * prompts.len()).saturating_sub(rows.len() + lost);
+    Ok(FrontierTable { csv, unweighed: unweighed.len(), unjudged: partial + lost, absent })
 }
 
 /// A table of judgements, and what it lacks.
@@ -128,6 +128,8 @@ pub struct FrontierTable {
     pub unweighed: usize,
     /// The number of responses that lack judgements.
     pub unjudged: usize,
+    /// The number of further cells of scheme, weights and prompt without a response.
+    pub absent: usize,
 }
 
 /// Says which fields of a response the table lacks.
@@ -393,12 +395,15 @@ mod tests {
             record("b", "q", &one, "helpfulness", Some(1.0)),
             record("c", "p", &other, "toxicity", Some(0.0)),
         ];
-        let unjudged = |records: &[Judged]| frontier_csv(Objectives::hhh(), records, None).unwrap().unjudged;
+        let lacks = |records: &[Judged]| {
+            let table = frontier_csv(Objectives::hhh(), records, None).unwrap();
+            (table.unjudged, table.absent)
+        };
         // The second rubric of "c", and the answer to "q" under its weights.
-        assert_eq!(unjudged(&records), 2);
+        assert_eq!(lacks(&records), (1, 1));
         records.push(record("c", "p", &other, "helpfulness", Some(1.0)));
-        assert_eq!(unjudged(&records), 1);
-        assert_eq!(unjudged(&records[..4]), 0, "no score is a judgement");
+        assert_eq!(lacks(&records), (0, 1));
+        assert_eq!(lacks(&records[..4]), (0, 0), "no score is a judgement");
     }
 
     /// An abstention is written, so a score by another name is none.
@@ -451,7 +456,7 @@ mod tests {
         let of = |id: &str, rubric: &str| record(id, "p", &[], rubric, Some(0.5));
         let records = [weighed, of("b", "toxicity"), of("b", "relevance"), of("c", "toxicity")];
         let found = frontier_csv(Objectives::hhh(), &records, None).unwrap();
-        assert_eq!(found, FrontierTable { csv: alone, unweighed: 2, unjudged: 0 });
+        assert_eq!(found, FrontierTable { csv: alone, unweighed: 2, unjudged: 0, absent: 0 });
     }
 
     #[test]
