@@ -20,7 +20,7 @@ use sk_serve::host::{Adapter, Host, NAMED, RemoteSources};
 use crate::judge::key_from_env;
 use crate::pool::PlannedArm;
 use crate::progress::Loading;
-use crate::scheme::{SchemeError, SchemeSpec};
+use crate::scheme::{BladeRule, BladeSpec, SchemeError, SchemeSpec};
 use crate::{Error, interrupt, message, suggest};
 
 pub use crate::args::Sources;
@@ -155,6 +155,9 @@ impl FromStr for Source {
         match text.split_once('=') {
             Some((name, source)) if !name.trim().is_empty() && !source.is_empty() => {
                 let name = name.trim();
+                if name == "*" {
+                    return Err("\"*\" stands for every blade; give the blade a name of its own".to_owned());
+                }
                 // Such a name would end early in `/swap OLD NEW=DIR` and in `-w NAME=W,…`.
                 if name.contains([',', ':']) || name.contains(char::is_whitespace) {
                     return Err(format!("\"{name}\" has a blank, a comma or a colon; give the blade a name without them"));
@@ -435,7 +438,14 @@ fn adapter_sources(args: &Sources, config: &mut SchemeSpec) -> Result<Vec<(Strin
         built_in.iter().filter(|name| !instructed(name)).for_each(|name| config.seat(name));
     }
     for blade in given {
+        // `--set` and a scheme file may have settings for a blade that has its source here.
+        let is_open = |seated: &BladeSpec| {
+            seated.name == blade.name && matches!(seated.rule, BladeRule::ImplicitReward { adapter: None, .. })
+        };
         match blade.instruction() {
+            Some(instruction) if config.blades.iter().any(is_open) => {
+                config.swap_instruction(&blade.name, &blade.name, instruction)?;
+            }
             Some(instruction) => config.seat_instruction(&blade.name, instruction)?,
             None => config.seat(&blade.name),
         }

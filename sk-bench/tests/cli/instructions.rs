@@ -50,6 +50,27 @@ fn a_model_without_adapters_is_steered_by_an_instruction() {
 }
 
 #[test]
+fn settings_of_a_blade_may_precede_its_instruction() {
+    let folder = tempfile::tempdir().unwrap();
+    let mus = |name: &str, more: &[&str]| {
+        let trace = folder.path().join(name);
+        let fixed = ["Hello there", "--blade", "calm=instruction:Be calm.", "-w", "calm=1", "--trace", trace.to_str().unwrap()];
+        stdout(&bare("generate", &[&fixed[..], &SHORT, more].concat()));
+        mu(&steps(&trace)[0], "calm")
+    };
+    let scheme = folder.path().join("calm.toml");
+    fs::write(&scheme, "[blades.calm]\nbeta = 0.2\n").unwrap();
+    // β scales the implicit reward; 0.1 is the default.
+    let plain = mus("plain", &[]);
+    for more in [["--set", "blades.calm.beta=0.2"], ["--scheme", scheme.to_str().unwrap()]] {
+        let doubled = mus("doubled", &more);
+        let is_double = |(one, two): (&f64, &f64)| (2.0 * one - two).abs() < ROUNDING;
+        assert!(plain.len() == doubled.len() && plain.iter().zip(&doubled).all(is_double), "{plain:?} {doubled:?}");
+    }
+    assert_refused(&bare("generate", &["hi", "--blade", "*=instruction:Be calm."]), &["\"*\"", "name of its own"]);
+}
+
+#[test]
 fn instructions_stand_beside_adapters_and_against_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let scheme = folder.path().join("pair.toml");
