@@ -351,6 +351,9 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
         let DataOptions { sources, exclude, .. } = &options.data;
         spare(sources.iter().map(|source| &source.path).chain(exclude).chain(&options.tests), &path)?;
         spare(files_in([options.model.as_path()]), &path)?;
+        if path.exists() {
+            return Err(Error::Input(format!("{} already exists; give another --unseen, or move the file", path.display())));
+        }
         let count = write_rows(&path, unseen_pairs(&options)?)?;
         return output::print(format_args!("{} in {}", counted(count, "pair"), path.display()));
     }

@@ -45,7 +45,7 @@ pub enum TrainError {
     #[error("checkpoint {path}: {reason}")]
     Checkpoint { path: String, reason: String },
     /// The output directory holds a finished result and no checkpoint.
-    #[error("{path} already exists, and there is no checkpoint to resume; give another --output, or move the file")]
+    #[error("{path} already exists; give another --output, or move the file")]
     Finished { path: String },
     /// A weight file is damaged or does not fit.
     #[error("{path}: {reason}")]
