@@ -27,7 +27,7 @@ impl PromptArgs {
         let unbroken = |text: String| text.trim_end_matches(['\n', '\r']).to_owned();
         let text = match (&self.prompt, &self.file) {
             (_, Some(path)) => unbroken(text::read(path).map_err(Error::reading(path))?),
-            (Some(prompt), None) if prompt != "-" => prompt.clone(),
+            (Some(prompt), None) if prompt != "-" => prompt.replace("\r\n", "\n"),
             (None, None) if std::io::stdin().is_terminal() => return Err(Error::EmptyPrompt),
             _ => unbroken(text::read_from(std::io::stdin()).map_err(Error::reading(Path::new("standard input")))?),
         };
@@ -43,6 +43,8 @@ mod tests {
     fn an_argument_keeps_its_line_breaks() {
         let args = PromptArgs { prompt: Some("List:\n\n".to_owned()), ..PromptArgs::default() };
         assert_eq!(args.read().unwrap(), "List:\n\n");
+        let args = PromptArgs { prompt: Some("Human: Hi\r\n\r\nAssistant:".to_owned()), ..PromptArgs::default() };
+        assert_eq!(args.read().unwrap(), "Human: Hi\n\nAssistant:");
     }
 
     #[test]
