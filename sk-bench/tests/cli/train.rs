@@ -46,7 +46,7 @@ fn the_pairs_that_a_grammar_gave_are_counted() {
 }
 
 #[test]
-fn the_pairs_that_a_run_does_not_use_overwrite_no_input() {
+fn the_pairs_that_a_run_does_not_use_replace_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let row = |i: usize| format!("{{\"prompt\": \"Question {i}?\", \"chosen\": \"Yes.\", \"rejected\": \"No.\"}}\n");
@@ -55,11 +55,15 @@ fn the_pairs_that_a_run_does_not_use_overwrite_no_input() {
     for name in ["data.jsonl", "test.jsonl"] {
         fs::write(path(name), &pairs).unwrap();
     }
-    for name in ["data.jsonl", "test.jsonl", "backbone/config.json"] {
+    fs::write(path("mine.jsonl"), &pairs).unwrap();
+    let is_input = "would be overwritten";
+    for (name, reason) in
+        [("data.jsonl", is_input), ("test.jsonl", is_input), ("backbone/config.json", is_input), ("mine.jsonl", "already exists")]
+    {
         let before = fs::read(path(name)).unwrap();
         let (data, test, unseen) = (path("data.jsonl"), path("test.jsonl"), path(name));
         let args = ["train", "dpo", "--data", &data, "--test", &test, "--model", &model, "-o", "blade", "--steps", "1"];
-        assert_refused(&run([&args[..], &["--unseen", &unseen]].concat()), &[name, "would be overwritten"]);
+        assert_refused(&run([&args[..], &["--unseen", &unseen]].concat()), &[name, reason]);
         assert!(fs::read(path(name)).unwrap() == before, "{name}");
     }
 }

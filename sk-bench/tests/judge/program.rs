@@ -379,6 +379,9 @@ fn judgements_become_a_table_for_the_report() {
         program().current_dir(folder.path()).args(["judge", "table", "responses.jsonl", "-o", "results"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("responses.jsonl:1: it is not a judgement"), "{}", stderr(&output));
+    fs::write(folder.path().join("none.jsonl"), "").unwrap();
+    let output = program().current_dir(folder.path()).args(["judge", "table", "none.jsonl", "-o", "results"]).output().unwrap();
+    assert!(stderr(&output).contains("none.jsonl: cannot make a table"), "{}", stderr(&output));
 }
 
 #[test]
