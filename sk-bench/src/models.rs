@@ -438,12 +438,12 @@ fn adapter_sources(args: &Sources, config: &mut SchemeSpec) -> Result<Vec<(Strin
         built_in.iter().filter(|name| !instructed(name)).for_each(|name| config.seat(name));
     }
     for blade in given {
-        // `--set` and a scheme file may have settings for a blade that has its source here.
-        let is_open = |seated: &BladeSpec| {
+        // A scheme file or `--set` gives such a blade its settings, and this option its source.
+        let lacks_source = |seated: &BladeSpec| {
             seated.name == blade.name && matches!(seated.rule, BladeRule::ImplicitReward { adapter: None, .. })
         };
         match blade.instruction() {
-            Some(instruction) if config.blades.iter().any(is_open) => {
+            Some(instruction) if config.blades.iter().any(lacks_source) => {
                 config.swap_instruction(&blade.name, &blade.name, instruction)?;
             }
             Some(instruction) => config.seat_instruction(&blade.name, instruction)?,

@@ -214,9 +214,9 @@ fn table(judged: &Path, folder: &Path, objectives: Option<&Path>, seed: Option<u
         message::aside(&format!("{} of the table lack judgements; {cure}", counted(unjudged, "response")));
     }
     if absent > 0 {
-        let cells = counted(absent, "cell");
+        let cells = counted(absent, "combination");
         message::aside(&format!(
-            "{cells} of scheme, weights and prompt have no response; if the sweep has them, judge its responses with the same command"
+            "{cells} of scheme, weights and prompt without a judged response; if the sweep has responses to them, judge these too"
         ));
     }
     if unweighed > 0 {

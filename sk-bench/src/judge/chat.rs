@@ -144,7 +144,7 @@ struct Message {
 #[serde(untagged)]
 enum Content {
     Text(String),
-    /// Parts, as of a model that also sends its reasoning.
+    /// Parts of several types, such as reasoning and text.
     Parts(Vec<Part>),
 }
 
@@ -158,7 +158,7 @@ enum Part {
     Other,
 }
 
-/// Deserializes the text of a content: the text itself, or the text parts, one after the other.
+/// Deserializes content: a string, or a list of parts, of which the texts are joined.
 fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let text_of = |part| match part {
         Part::Text { text } => Some(text),

@@ -149,7 +149,7 @@ impl Record for Judged {
 /// # Errors
 /// If the file cannot be read or a line is not a judgement. Errors name file and line.
 pub fn read_judged(path: &Path) -> Result<Vec<Judged>, JudgeError> {
-    json_lines(path, "it is not a judgement, as `judge` makes of responses: ")?.map(|read| Ok(read?.1)).collect()
+    json_lines(path, "it is not a judgement (`judge` writes judgements of responses): ")?.map(|read| Ok(read?.1)).collect()
 }
 
 impl Judged {

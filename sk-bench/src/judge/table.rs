@@ -128,7 +128,7 @@ pub struct FrontierTable {
     pub unweighed: usize,
     /// The number of responses that lack judgements.
     pub unjudged: usize,
-    /// The number of further cells of scheme, weights and prompt without a response.
+    /// The number of combinations of scheme, weights and prompt without a response.
     pub absent: usize,
 }
 

@@ -361,7 +361,7 @@ pub(crate) fn weights(mut section: Section<'_>, models: &Sources) -> Result<Vec<
         }
         check_distinct(&weights).map(|()| weights)
     };
-    // What this kind did not take belongs to another.
+    // A field that is left may belong to another kind.
     let other = [("density", "lattice"), ("list", "listed")].into_iter().find(|(field, _)| section.has(field));
     if let Some((field, kind)) = other {
         return Err(section.fault(format!("{field} needs kind = \"{kind}\"")));

@@ -314,7 +314,7 @@ unsafe fn avx512_tile<const R: usize, const V: usize>(products: &[Product], firs
 unsafe fn avx2([rows, vectors]: [usize; 2], products: &[Product], c: Strided<*mut f32>, add: bool) {
     /// Rows of the largest tile of two vectors.
     const ROWS: usize = 6;
-    /// Rows of the largest tile of four vectors, which loads fewer numbers per product.
+    /// Rows of the largest tile of four vectors. It needs fewer loads per product than one of two.
     const WIDE: usize = 3;
     // SAFETY: the rows of each height belong to A and C, which the caller vouches for.
     unsafe {
